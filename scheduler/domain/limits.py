@@ -1,0 +1,22 @@
+"""The largest numbers and longest texts anything in the ledger may hold.
+
+Lua numbers are doubles: integers are exact up to 2**53 - 1. The wire's counts are uint32.
+Whatever enters the scheduler is held to these at the edge, so no script ever meets more.
+"""
+
+UINT32_MAX = 2**32 - 1
+SAFE_INTEGER_MAX = 2**53 - 1
+MIB = 1024 * 1024
+MEMORY_MB_MAX = SAFE_INTEGER_MAX // MIB
+
+ID_BYTES_MAX = 255
+TEXT_BYTES_MAX = 1024
+GROUP_KEY_BYTES_MAX = 1024
+EXCLUDED_NODES_MAX = 64
+LOCALITY_KEYS_MAX = 32
+IDEMPOTENCY_KEY_MAX = 255
+EVENTS_MAX = 1024
+ROSTER_MAX = 200_000
+RESERVATION_TTL_MAX_MS = 24 * 3600 * 1000
+PAGE_DEFAULT = 100
+PAGE_MAX = 1000

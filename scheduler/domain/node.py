@@ -1,0 +1,151 @@
+"""Nodes: how discovery lists them, what they report, how the ledger shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class NodeStatus(StrEnum):
+    """Derived on the server's clock; `scheduler.v1` has the same four names."""
+
+    READY = "ready"
+    CONNECTING = "connecting"
+    UNHEALTHY = "unhealthy"
+    LINGERING = "lingering"
+
+
+class DiscoveryState(StrEnum):
+    """What discovery says of a node: place on it, or let it drain."""
+
+    ACTIVE = "active"
+    LINGERING = "lingering"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """`endpoint` is a URL with scheme and host, the one a gateway proxies to."""
+
+    node_id: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMetric:
+    mount_point: str = ""
+    device: str = ""
+    filesystem_type: str = ""
+    used_bytes: int = 0
+    total_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSnapshot:
+    """One report's figures. `allocated_*` is everything not paused, `paused_*` only the paused."""
+
+    status: NodeStatus = NodeStatus.CONNECTING
+    cpu_count: int = 0
+    memory_total_bytes: int = 0
+    allocated_cpu: int = 0
+    allocated_memory_bytes: int = 0
+    paused_allocated_cpu: int = 0
+    paused_allocated_memory_bytes: int = 0
+    cpu_percent: int = 0
+    memory_used_bytes: int = 0
+    sandbox_count: int = 0
+    sandbox_starting_count: int = 0
+    paused_sandbox_count: int = 0
+    create_successes: int = 0
+    create_fails: int = 0
+    reported_at_unix_ms: int = 0
+    disks: tuple[DiskMetric, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MachineInfo:
+    cpu_family: str = ""
+    cpu_model: str = ""
+    cpu_model_name: str = ""
+    cpu_architecture: str = ""
+    cpu_config_json: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class P2pEndpoint:
+    backend: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One report. `sandbox_ids` None means "says nothing about the roster"; () means "none"."""
+
+    node_id: str
+    service_instance_id: str
+    cluster_id: str = ""
+    version: str = ""
+    commit: str = ""
+    endpoint: str | None = None
+    machine_info: MachineInfo | None = None
+    sequence: int | None = None
+    snapshot: NodeSnapshot | None = None
+    sandbox_ids: tuple[str, ...] | None = None
+    p2p_endpoint: P2pEndpoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResult:
+    """`cpu_config_json` is empty when the node need not change anything."""
+
+    generation: int
+    cpu_config_json: str = ""
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTotals:
+    """What reservations still hold on a node beyond its own report."""
+
+    cpu_count: int = 0
+    memory_bytes: int = 0
+    sandbox_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """Projected load by effective capacity; a dimension of unknown capacity is None."""
+
+    cpu: float | None = None
+    memory: float | None = None
+
+    @property
+    def highest(self) -> float | None:
+        known = [value for value in (self.cpu, self.memory) if value is not None]
+        return max(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A discovered node as the ledger knows it. `last_seen_ms` None: it never reported."""
+
+    node_id: str
+    endpoint: str
+    discovery: DiscoveryState
+    status: NodeStatus
+    last_seen_ms: int | None = None
+    generation: int = 0
+    cluster_id: str = ""
+    service_instance_id: str = ""
+    version: str = ""
+    commit: str = ""
+    snapshot: NodeSnapshot = field(default_factory=NodeSnapshot)
+    machine_info: MachineInfo | None = None
+    p2p_endpoint: P2pEndpoint | None = None
+    pending: PendingTotals = field(default_factory=PendingTotals)
+    pressure: Pressure = field(default_factory=Pressure)
+    eligible: bool = False
+    ineligible_reason: str | None = None
+
+    @property
+    def address(self) -> NodeAddress:
+        return NodeAddress(self.node_id, self.endpoint)

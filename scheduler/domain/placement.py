@@ -1,0 +1,88 @@
+"""Placement: what a gateway asks, what the scheduler answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
+from scheduler.domain.reservation import Lifecycle, Reservation
+
+
+class Strategy(StrEnum):
+    ROUND_ROBIN = "round_robin"
+    RANDOM = "random"
+    LEAST_LOADED = "least_loaded"
+    GROUPED_ROUND_ROBIN = "grouped_round_robin"
+
+
+class HintKind(StrEnum):
+    COLD_SANDBOX = "cold_sandbox"
+    SANDBOX = "sandbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is known of the sandbox to be. 0 and "" mean "not stated"; memory is in MiB.
+
+    `locality` holds artifact keys; nodes that hold most of them are preferred (advisory)."""
+
+    kind: HintKind
+    cpu_count: int = 0
+    memory_mb: int = 0
+    images: tuple[str, ...] = ()
+    template_id: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    locality: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRequest:
+    """`hint` None is ordinary routing: a node is named, nothing is reserved.
+
+    `reservation_ttl_ms` None takes the ledger's `placement_reservation_ttl`. `idempotency_key`
+    is the caller's; `caller` is the name of its API key, `anonymous` without keys."""
+
+    hint: Hint | None = None
+    lifecycle: Lifecycle = Lifecycle.EXPLICIT
+    reservation_ttl_ms: int | None = None
+    exclude_nodes: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+    caller: str = "anonymous"
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`degraded`: no candidate was fresh, so an unhealthy node was named as the last resort."""
+
+    node: NodeAddress
+    strategy: Strategy
+    replayed: bool = False
+    degraded: bool = False
+    reservation: Reservation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    """Why one node stands where it stands: its rank (0 is first), or the reason it is out.
+    `pressure` is projected with the request on it."""
+
+    node_id: str
+    status: NodeStatus
+    rank: int | None
+    reason: str | None
+    pressure: Pressure
+    pending: PendingTotals
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`node` None: the request would be refused, and `reasons` counts why."""
+
+    strategy: Strategy
+    node: NodeAddress | None
+    degraded: bool
+    nodes: tuple[NodeExplanation, ...]
+    reasons: Mapping[str, int] = field(default_factory=dict)

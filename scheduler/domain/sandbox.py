@@ -1,0 +1,70 @@
+"""Sandboxes as the ledger meets them: bindings, events, templates, groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.domain.node import NodeAddress
+
+
+class SandboxEventType(StrEnum):
+    CREATE = "create"
+    DELETE = "delete"
+    PAUSE = "pause"
+    RESUME = "resume"
+    FORK = "fork"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxEvent:
+    """One node-side event. A fork event is one per child and carries the child's id and size."""
+
+    sandbox_id: str
+    event_type: SandboxEventType
+    requested_cpu: int = 0
+    requested_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a sandbox runs; `recorded_at_ms` is on the server's clock."""
+
+    sandbox_id: str
+    node: NodeAddress
+    recorded_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What creating from a template takes. `source`: declared (API, configuration) or learned."""
+
+    template_id: str
+    cpu_count: int
+    memory_mb: int
+    source: str = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementGroup:
+    """An open group: requests with this key join `node_id` until a budget is used up.
+
+    Charges are sandboxes, CPUs and MiB; a budget of 0 means "not limited"."""
+
+    key: str
+    node_id: str
+    sandbox_count: int
+    cpu_count: int
+    memory_mb: int
+    max_sandbox_count: int
+    max_cpu_count: int
+    max_memory_mb: int
+    opened_at_ms: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactKey:
+    cluster_id: str
+    backend: str
+    key: str

@@ -1,0 +1,79 @@
+"""What every replica must agree on. The ledger holds it; scripts read it there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from scheduler.domain.placement import Strategy
+from scheduler.domain.sandbox import Template
+
+
+class Admission(StrEnum):
+    """`strategy`: least_loaded admits by capacity, the others do not. `always`: all do."""
+
+    STRATEGY = "strategy"
+    ALWAYS = "always"
+
+
+class GroupPlacement(StrEnum):
+    """Where a new group opens."""
+
+    ROUND_ROBIN = "round_robin"
+    LEAST_LOADED = "least_loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResourceLimit:
+    """A node strictly above one of these is not chosen. None: not checked; 0 is a real limit."""
+
+    max_sandbox_count: int | None = None
+    max_sandbox_starting_count: int | None = None
+    max_cpu_used_percent: int | None = None
+    max_cpu_allocated_percent: int | None = None
+    max_memory_used_percent: int | None = None
+    max_memory_allocated_percent: int | None = None
+    max_sandbox_count_including_paused: int | None = None
+    max_allocated_cpu_including_paused: int | None = None
+    max_allocated_memory_bytes_including_paused: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Budgets of one placement group; 0 CPUs or MiB switches that check off."""
+
+    max_sandbox_count: int = 0
+    max_cpu_count: int = 0
+    max_memory_mb: int = 0
+    group_placement: GroupPlacement = GroupPlacement.ROUND_ROBIN
+    max_open_groups: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`:
+    nothing is excluded in that dimension and ranking uses advertised capacity."""
+
+    strategy: Strategy = Strategy.ROUND_ROBIN
+    admission: Admission = Admission.STRATEGY
+    report_ttl_ms: int = 30_000
+    binding_ttl_ms: int = 180_000
+    binding_grace_ms: int = 15_000
+    placement_reservation_ttl_ms: int = 600_000
+    overcommit_cpu: int | None = 1000
+    overcommit_memory: int | None = 1000
+    node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    cold_default_cpu_count: int = 0
+    cold_default_memory_mb: int = 0
+    templates_learn: bool = False
+    artifact_store_capacity: int = 1_000_000
+    artifact_lookup_node_limit: int = 0
+    locality_enabled: bool = False
+    self_registration: bool = False
+    revision: int = 0
+
+    # Templates are declared here so that the configuration is one value; they live under
+    # their own keys in the ledger and are no part of the comparison between replicas.
+    templates: Mapping[str, Template] = field(default_factory=dict)

@@ -1,0 +1,148 @@
+"""Every error the scheduler raises on purpose, each with a stable `code`.
+
+    SchedulerError
+    ├── ConfigurationError        configuration      the process does not start
+    ├── InvalidRequest            invalid_request    the request breaks the contract
+    │   ├── Malformed             malformed          not JSON or MessagePack at all
+    │   └── AssignmentRefused     invalid_request    that node is not listed with that endpoint
+    ├── UnsupportedMediaType      unsupported_media_type
+    ├── PayloadTooLarge           payload_too_large
+    ├── Unauthorized              unauthorized       no key, or none we know
+    ├── Forbidden                 forbidden          the key's role does not reach this call
+    ├── NotFound                  not_found
+    │   └── NodeNotListed         not_found          a report from a node outside discovery
+    ├── Conflict                  conflict           another truth is already recorded
+    │   └── InstanceMismatch      conflict           another instance has reported since
+    ├── NoNodes                   no_nodes           nothing may be chosen; says why, per node
+    ├── Overloaded                overloaded         a backlog must be worked off first; retry
+    ├── StoreUnavailable          store_unavailable  the ledger cannot be reached or used
+    │   └── StoreUnusable         store_unavailable  reached, but not fit: too old, read-only, no password
+    ├── NotRebuilt                not_rebuilt        the ledger was lost and is being rebuilt
+    ├── DeadlineExceeded          deadline_exceeded
+    └── ScriptError               internal           a script and its caller disagree: a defect of ours
+
+`detail` is safe to show to a caller: ids, limits and what was found, never a secret.
+How a code maps to HTTP and gRPC is decided in `scheduler.api.status` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+class SchedulerError(Exception):
+    """Base of the tree. `facts` are extra members for machine readers (JSON types only)."""
+
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, detail: str, **facts: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.facts: dict[str, Any] = facts
+
+
+class ConfigurationError(SchedulerError):
+    code = "configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One broken field: where it is, what was found there, what would be allowed."""
+
+    field: str
+    found: Any
+    allowed: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"field": self.field, "found": self.found, "allowed": self.allowed}
+
+
+class InvalidRequest(SchedulerError):
+    code = "invalid_request"
+
+    def __init__(self, detail: str, errors: Sequence[FieldError] = (), **facts: Any) -> None:
+        super().__init__(detail, errors=[error.as_dict() for error in errors], **facts)
+
+    @classmethod
+    def field(cls, field: str, found: Any, allowed: str) -> InvalidRequest:
+        """The common case of exactly one broken field."""
+        return cls(f"{field} must be {allowed}", [FieldError(field, found, allowed)])
+
+
+class Malformed(InvalidRequest):
+    code = "malformed"
+
+
+class AssignmentRefused(InvalidRequest):
+    """A binding names a (node, endpoint) pair that discovery does not list."""
+
+
+class UnsupportedMediaType(SchedulerError):
+    code = "unsupported_media_type"
+
+
+class PayloadTooLarge(SchedulerError):
+    code = "payload_too_large"
+
+
+class Unauthorized(SchedulerError):
+    code = "unauthorized"
+
+
+class Forbidden(SchedulerError):
+    code = "forbidden"
+
+
+class NotFound(SchedulerError):
+    code = "not_found"
+
+
+class NodeNotListed(NotFound):
+    """A heartbeat from a node that discovery does not list."""
+
+
+class Conflict(SchedulerError):
+    """`reservation`, when given, is the recorded truth in its public shape."""
+
+    code = "conflict"
+
+
+class InstanceMismatch(Conflict):
+    """An unregister by an instance that is no longer the one reporting."""
+
+
+class NoNodes(SchedulerError):
+    """No node may be chosen. `reasons` counts every discovered node under its first reason."""
+
+    code = "no_nodes"
+
+    def __init__(self, candidates: int, reasons: Mapping[str, int]) -> None:
+        super().__init__("no nodes available", candidates=candidates, reasons=dict(reasons))
+        self.candidates = candidates
+        self.reasons = dict(reasons)
+
+
+class Overloaded(SchedulerError):
+    code = "overloaded"
+
+
+class StoreUnavailable(SchedulerError):
+    code = "store_unavailable"
+
+
+class StoreUnusable(StoreUnavailable):
+    """The server answers but cannot hold the ledger; waiting will not help."""
+
+
+class NotRebuilt(SchedulerError):
+    code = "not_rebuilt"
+
+
+class DeadlineExceeded(SchedulerError):
+    code = "deadline_exceeded"
+
+
+class ScriptError(SchedulerError):
+    code = "internal"
