@@ -1,0 +1,117 @@
+"""Fixtures of the whole suite: real servers, the two backends, ledgers on a virtual clock.
+
+A test that asks for `backend`, `ledger`, `open_ledger_on` or `services` runs twice, as
+`[embedded]` and as `[real]`. Settings come from the mark:
+
+    @pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+    async def test_…(ledger: Ledger, clock: VirtualClock) -> None: …
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import fakeredis
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from scheduler.domain.settings import LedgerSettings
+from scheduler.store.ledger import Ledger
+from tests.support.backends import Backend, put_settings
+from tests.support.clock import VirtualClock
+from tests.support.servers import RedisServer
+
+OpenLedger = Callable[..., Awaitable[Ledger]]
+
+# `pytest --hypothesis-profile=soak` searches long; a failure prints the blob that replays it.
+_COMMON: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+hypothesis_settings.register_profile("quick", max_examples=20, **_COMMON)
+hypothesis_settings.register_profile("default", max_examples=60, **_COMMON)
+hypothesis_settings.register_profile("soak", max_examples=5_000, **_COMMON)
+hypothesis_settings.load_profile(os.environ.get("SCHEDULER_TEST_HYPOTHESIS", "default"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ledger_settings(**fields): the settings the ledger of this test starts with")
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[RedisServer]:
+    """One real server for the whole run. Ask for `real_server`, which empties it, instead."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def real_server(shared_server: RedisServer) -> RedisServer:
+    """The shared real server, empty."""
+    shared_server.flush()
+    return shared_server
+
+
+@pytest.fixture
+def private_server() -> Iterator[RedisServer]:
+    """A real server of this test alone, to be killed, paused or configured."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["embedded", "real"])
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """A store of its own for this test, once embedded and once real."""
+    if request.param == "embedded":
+        return Backend("embedded", fake_server=fakeredis.FakeServer())
+    return Backend("real", server=request.getfixturevalue("real_server"))
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def ledger_settings(request: pytest.FixtureRequest) -> LedgerSettings:
+    """The settings named by the mark `ledger_settings`; defaults without one."""
+    mark = request.node.get_closest_marker("ledger_settings")
+    return LedgerSettings(**mark.kwargs) if mark else LedgerSettings()
+
+
+@pytest.fixture
+async def open_ledger_on(backend: Backend, clock: VirtualClock) -> AsyncIterator[OpenLedger]:
+    """A factory: `await open_ledger_on(settings, domain=…, **store_options)`, closed at the end.
+
+    Without `settings` nothing is written. Ledgers opened by one test share store and clock.
+    """
+    opened: list[Ledger] = []
+
+    async def open_one(settings: LedgerSettings | None = None, **options: Any) -> Ledger:
+        ledger = await backend.open(clock=options.pop("clock", clock), **options)
+        opened.append(ledger)
+        if settings is not None:
+            await put_settings(ledger, settings)
+        return ledger
+
+    yield open_one
+    for ledger in opened:
+        await ledger.close()
+
+
+@pytest.fixture
+async def ledger(open_ledger_on: OpenLedger, ledger_settings: LedgerSettings) -> Ledger:
+    """A ledger with settings, on the virtual clock."""
+    return await open_ledger_on(ledger_settings)
+
+
+@pytest.fixture
+async def services(ledger: Ledger) -> Any:
+    """What a replica's edges talk to, over `ledger`."""
+    from scheduler.service import build_services
+
+    return build_services(ledger)

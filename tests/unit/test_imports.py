@@ -1,0 +1,83 @@
+"""Imports run one way; see `docs/architecture.md`. This walks the sources, it imports nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "scheduler"
+
+# A layer may import itself and the layers named here. Modules directly under `scheduler/` count
+# as a layer of their own name.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "domain": {"errors"},
+    "deadline": {"errors"},
+    "observability": {"domain", "errors"},
+    "store": {"domain", "errors", "deadline"},
+    "service": {"store", "domain", "errors", "deadline", "observability"},
+    "config": {"domain", "errors"},
+}
+
+# What only these layers may import.
+OWNED_LIBRARIES: dict[str, set[str]] = {
+    "redis": {"store"},
+    "fakeredis": {"store"},
+    "fastapi": {"api"},
+    "starlette": {"api"},
+    "grpc": {"api"},
+    "typer": {"cli", "__main__"},
+}
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_modules(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything a file imports, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import hides its layer"
+            assert node.module is not None
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def source_files() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if "generated" not in path.parts)
+
+
+def test_the_walk_sees_the_package() -> None:
+    assert {"errors", "domain", "store"} <= {layer_of(path) for path in source_files()}
+
+
+@pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_layer_imports_only_what_lies_below_it(path: Path) -> None:
+    layer = layer_of(path)
+    if layer not in ALLOWED:
+        pytest.skip("an edge: it may import every layer")
+    for line, module in imported_modules(path):
+        parts = module.split(".")
+        if parts[0] == "scheduler" and len(parts) > 1 and (PACKAGE / parts[1]).exists() | (PACKAGE / f"{parts[1]}.py").exists():
+            assert parts[1] == layer or parts[1] in ALLOWED[layer], f"{path}:{line}: {layer} must not import {module}"
+
+
+@pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_library_is_imported_only_by_the_layer_that_translates_it(path: Path) -> None:
+    for line, module in imported_modules(path):
+        owners = OWNED_LIBRARIES.get(module.split(".")[0])
+        assert owners is None or layer_of(path) in owners, f"{path}:{line}: {module} belongs to {sorted(owners or ())}"
+
+
+@pytest.mark.parametrize("edge", ["store", "service", "domain"])
+def test_nothing_below_the_edges_reads_the_configuration(edge: str) -> None:
+    for path in sorted((PACKAGE / edge).rglob("*.py")):
+        for line, module in imported_modules(path):
+            assert not module.startswith("scheduler.config"), f"{path}:{line} reads the configuration"
