@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fakeredis
 import pytest
@@ -19,12 +19,14 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from scheduler.domain.settings import LedgerSettings
-from scheduler.store.ledger import Ledger
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.servers import RedisServer
 
-OpenLedger = Callable[..., Awaitable[Ledger]]
+if TYPE_CHECKING:
+    from scheduler.store.ledger import Ledger
+
+OpenLedger = Callable[..., Awaitable["Ledger"]]
 
 # `pytest --hypothesis-profile=soak` searches long; a failure prints the blob that replays it.
 _COMMON: dict[str, Any] = {

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fakeredis
 import redis.asyncio
 
 from scheduler.domain.settings import LedgerSettings
-from scheduler.store.ledger import Ledger, StoreOptions, open_ledger
 from tests.support.servers import RedisServer
+
+if TYPE_CHECKING:
+    from scheduler.store.ledger import Ledger, StoreOptions
 
 # One CI run puts the `#!lua` shebang before every script, where a real server refuses a wrong slot.
 SHEBANG = os.environ.get("SCHEDULER_TEST_SHEBANG", "") == "1"
@@ -36,6 +38,8 @@ class Backend:
 
     def options(self, **changes: Any) -> StoreOptions:
         """Store options for this backend; every ledger opened with them shares one store."""
+        from scheduler.store.ledger import StoreOptions
+
         if self.server is None:
             return StoreOptions(fake_server=self.fake_server, **changes)
         return StoreOptions(shebang=SHEBANG, **changes)
@@ -49,6 +53,8 @@ class Backend:
         **changes: Any,
     ) -> Ledger:
         """A ledger without settings yet. `redis_addr` other than the server's: a relay before it."""
+        from scheduler.store.ledger import open_ledger
+
         return await open_ledger(
             redis_addr or self.redis_addr, domain=domain, options=self.options(**changes), clock=clock
         )

@@ -36,7 +36,9 @@ class SentinelTopology:
         self.primary = RedisServer()
         link = ["--replicaof", "127.0.0.1", str(self.primary.port), "--repl-diskless-sync-delay", "0"]
         self.replicas = [RedisServer(link) for _ in range(replicas)]
-        self.sentinels = [_Sentinel(self.name, self.primary, sentinels // 2 + 1, down_after_ms) for _ in range(sentinels)]
+        self.sentinels = [
+            _Sentinel(self.name, self.primary, sentinels // 2 + 1, down_after_ms) for _ in range(sentinels)
+        ]
 
     @property
     def url(self) -> str:
