@@ -1,0 +1,42 @@
+"""The time one call to the ledger may take: its own limit, cut down to what the request has left."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from scheduler import deadline
+
+# Kept back from a request's deadline, so that "unavailable" still reaches its caller in time.
+ANSWER_MARGIN_MS = 50
+_FIRST_PAUSE_MS = 4
+_LONGEST_PAUSE_MS = 250
+
+
+class Budget:
+    """Starts when made. Raises DeadlineExceeded when the request's deadline is already over."""
+
+    def __init__(self, limit_ms: float) -> None:
+        left_ms = deadline.remaining_ms(default=float("inf"))
+        margin_ms = min(ANSWER_MARGIN_MS, left_ms * 0.1)
+        self._clock = asyncio.get_running_loop().time
+        self.ends_at = self._clock() + min(limit_ms, left_ms - margin_ms if left_ms < float("inf") else limit_ms) / 1000
+        self._attempts = 0
+
+    @property
+    def left_seconds(self) -> float:
+        return self.ends_at - self._clock()
+
+    @property
+    def over(self) -> bool:
+        return self.left_seconds <= 0
+
+    async def pause(self) -> bool:
+        """Wait before the next attempt, longer each time and never in step with others; False when none is left."""
+        ceiling_ms = min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS * 2**self._attempts)
+        self._attempts += 1
+        seconds = random.uniform(0.5, 1.0) * ceiling_ms / 1000
+        if seconds >= self.left_seconds:
+            return False
+        await asyncio.sleep(seconds)
+        return True

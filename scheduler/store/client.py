@@ -1,0 +1,279 @@
+"""Scripts and commands to the ledger, whichever form its address has.
+
+Every call keeps to one budget of time: waiting for a connection, connecting, attempts and the pauses between
+them all count. Attempts are repeated for whatever passes by itself (a failover, a restart, a dropped
+connection). Repeating is sound because every script is idempotent by the ids its caller fixed beforehand.
+Replies are what the server sent (RESP2): bytes, integers, lists and None. Cancelling a call closes its
+connection and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import NoScriptError, RedisError
+
+from scheduler.errors import Overloaded, StoreUnavailable
+from scheduler.store import server
+from scheduler.store.address import Address, Scheme, parse_address, redact
+from scheduler.store.budget import Budget
+from scheduler.store.errors import judge
+from scheduler.store.options import StoreOptions
+from scheduler.store.scripts import Script, ScriptLibrary
+from scheduler.store.topology import Topology, open_topology
+
+__all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
+
+Argument = str | int | float | bytes
+Command = Sequence[Argument]
+
+AGAIN = b"again"
+
+
+@dataclass(slots=True)
+class StoreStatistics:
+    """Counted since the client was made; metrics read them."""
+
+    attempts: int = 0
+    retries: int = 0
+    scripts_reloaded: int = 0
+    backlog_slices: int = 0
+    failures: int = 0
+    connections_in_use: int = 0
+    waiting_for_connection: int = 0
+
+
+async def connect(
+    redis_addr: str,
+    options: StoreOptions | None = None,
+    *,
+    library: ScriptLibrary | None = None,
+    home_key: str | None = None,
+) -> StoreClient:
+    """A client for the ledger at `redis_addr`; nothing is sent before the first call.
+
+    `home_key` is a key of the domain: in a cluster it tells which server `ping`, `info` and the like mean.
+    Raises ConfigurationError for an address of an unknown form.
+    """
+    options = options or StoreOptions()
+    address = parse_address(redis_addr)
+    if library is None:
+        # The embedded ledger does not know the shebang.
+        library = ScriptLibrary.load(shebang=options.shebang and address.scheme is not Scheme.EMBEDDED)
+    client = StoreClient(address, options, library, home_key)
+    if options.read_addr:
+        client.reader = StoreClient(parse_address(options.read_addr), options, library, home_key)
+    return client
+
+
+class StoreClient:
+    """One ledger's connections. Made by `connect`; `close` ends it.
+
+    `reader` is where plain reads that may lag can go: the server of `read_addr`, or this client itself."""
+
+    def __init__(
+        self, address: Address, options: StoreOptions, library: ScriptLibrary, home_key: str | None = None
+    ) -> None:
+        self.address = address
+        self.options = options
+        self.library = library
+        self.home_key = home_key
+        self.statistics = StoreStatistics()
+        self.reader: StoreClient = self
+        self._topology: Topology = open_topology(address, options)
+        self._slots = asyncio.Semaphore(options.pool_size)
+
+    def __repr__(self) -> str:
+        return f"<StoreClient {self.address}>"
+
+    @property
+    def embedded(self) -> bool:
+        return self.address.scheme is Scheme.EMBEDDED
+
+    @property
+    def cluster(self) -> bool:
+        return self.address.scheme is Scheme.CLUSTER
+
+    # -- scripts ----------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        script_name: str,
+        args: Sequence[Argument] = (),
+        *,
+        settings_key: str,
+        durable: bool = False,
+        retry: bool = True,
+    ) -> list[Any]:
+        """Run one script and give its reply, status word first.
+
+        A reply `again` says that a slice of backlog was worked off: the script is called again until it answers or
+        time is over, then Overloaded. `durable` waits for `wait_replicas` replicas on the same connection and raises
+        StoreUnavailable when fewer have it in time; what was written stands then, and the same call may be repeated.
+        `retry=False` makes one attempt, for what is not idempotent.
+        """
+        script = self.library.get(script_name)
+        if self.home_key is None:
+            self.home_key = settings_key
+        budget = Budget(self.options.operation_timeout_ms)
+        command = ("EVALSHA", script.sha, 1, settings_key, *args)
+        wait_replicas = self.options.wait_replicas if durable and not self.embedded else 0
+        while True:
+            reply = await self._run_once(script, command, wait_replicas, budget, retry)
+            if not (isinstance(reply, list) and reply and reply[0] == AGAIN):
+                return reply if isinstance(reply, list) else [reply]
+            self.statistics.backlog_slices += 1
+            # Others get their turn: the backlog is everyone's.
+            await asyncio.sleep(0)
+            if budget.over:
+                raise Overloaded("a backlog is being worked off; ask again")
+
+    async def _run_once(
+        self, script: Script, command: Command, wait_replicas: int, budget: Budget, retry: bool
+    ) -> Any:
+        commands = [command]
+        if wait_replicas:
+            commands.append(("WAIT", wait_replicas, max(1, int(budget.left_seconds * 1000))))
+        try:
+            replies = await self._attempt(commands, budget, str(command[3]), script, retry)
+        except _ScriptUnknown:
+            self.statistics.scripts_reloaded += 1
+            replies = await self._attempt(
+                [("SCRIPT", "LOAD", script.text), *commands], budget, str(command[3]), script, retry
+            )
+            replies = replies[1:]
+        if wait_replicas and int(replies[1]) < wait_replicas:
+            raise StoreUnavailable(
+                f"written, but only {replies[1]} of {wait_replicas} replicas have it; the same call may be repeated"
+            )
+        return replies[0]
+
+    # -- plain commands ---------------------------------------------------------------------------------------
+
+    async def command(self, *args: Argument, retry: bool = True) -> Any:
+        """One command. In a cluster it goes where its first key of the ledger lives."""
+        return (await self.pipeline([args], retry=retry))[0]
+
+    async def pipeline(self, commands: Sequence[Command], *, retry: bool = True) -> list[Any]:
+        """Several commands in one round trip, on one connection, not atomic. The first error is raised."""
+        if not commands:
+            return []
+        budget = Budget(self.options.operation_timeout_ms)
+        key = next((str(arg) for command in commands for arg in command[1:] if _is_ledger_key(arg)), self.home_key)
+        return await self._attempt(commands, budget, key, None, retry)
+
+    async def ping(self) -> None:
+        """Returns when the server answered; one attempt, within the connect timeout."""
+        await self._attempt([("PING",)], Budget(self.options.connect_timeout_ms), self.home_key, None, retry=False)
+
+    async def info(self, section: str = "server") -> dict[str, str]:
+        """One section of INFO as text; empty on the embedded ledger, which has none."""
+        if self.embedded:
+            return {}
+        return server.parse_info(await self.command("INFO", section))
+
+    async def server_id(self) -> str | None:
+        """Changes when another server, or an emptied one, took over: its replication id. None on embedded.
+
+        It also changes when a server gets its first replica, so it is a reason to look, not a proof of loss."""
+        return (await self.info("replication")).get("master_replid")
+
+    async def load_scripts(self) -> int:
+        """Make the server know every script beforehand; how many there are."""
+        scripts = list(self.library)
+        await self.pipeline([("SCRIPT", "LOAD", script.text) for script in scripts])
+        return len(scripts)
+
+    async def check_server(self) -> None:
+        """Raises StoreUnusable, saying what is wrong, when the server cannot hold the ledger."""
+        await self.ping()
+        if not self.embedded:
+            server.check_fit(await self.info("server"), await self.info("replication"), str(self.address))
+
+    async def close(self) -> None:
+        if self.reader is not self:
+            await self.reader.close()
+        await self._topology.close()
+
+    # -- attempts ---------------------------------------------------------------------------------------------
+
+    async def _attempt(
+        self, commands: Sequence[Command], budget: Budget, key: str | None, script: Script | None, retry: bool
+    ) -> list[Any]:
+        while True:
+            try:
+                return await self._exchange(commands, budget, key, whole_budget=not retry)
+            except NoScriptError as error:
+                if script is not None:
+                    raise _ScriptUnknown from error
+                failure: Exception = error
+            except (RedisError, OSError, TimeoutError, UnicodeEncodeError) as error:
+                failure = error
+            verdict = judge(failure, str(self.address), script)
+            if verdict.relocate:
+                self._topology.relocate(key, failure)
+            if not (retry and verdict.retry and await budget.pause()):
+                self.statistics.failures += 1
+                raise verdict.error from failure
+            self.statistics.retries += 1
+
+    async def _exchange(
+        self, commands: Sequence[Command], budget: Budget, key: str | None, *, whole_budget: bool
+    ) -> list[Any]:
+        """One attempt: a connection, all commands in one write, all replies. Raises what the first bad reply says."""
+        async with self._turn(budget):
+            self.statistics.attempts += 1
+            seconds = budget.left_seconds
+            if not whole_budget:
+                seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
+            async with asyncio.timeout(seconds):
+                pool = await self._topology.pool_for(key)
+                connection = await pool.get_connection()
+                try:
+                    await connection.send_packed_command(connection.pack_commands(commands))
+                    replies: list[Any] = []
+                    for _ in commands:
+                        try:
+                            replies.append(await connection.read_response())
+                        except RedisError as error:
+                            if not connection.is_connected:
+                                raise
+                            replies.append(error)
+                finally:
+                    await pool.release(connection)
+        for reply in replies:
+            if isinstance(reply, RedisError):
+                raise reply
+        return replies
+
+    @asynccontextmanager
+    async def _turn(self, budget: Budget) -> AsyncIterator[None]:
+        """One of `pool_size` connections' worth of work; waiting for it counts."""
+        self.statistics.waiting_for_connection += 1
+        try:
+            async with asyncio.timeout(budget.left_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self.options.pool_size} connections to the ledger stayed busy; ask again"
+            ) from None
+        finally:
+            self.statistics.waiting_for_connection -= 1
+        self.statistics.connections_in_use += 1
+        try:
+            yield
+        finally:
+            self.statistics.connections_in_use -= 1
+            self._slots.release()
+
+
+class _ScriptUnknown(Exception):
+    """The server has not seen the script yet, or has forgotten it."""
+
+
+def _is_ledger_key(argument: Argument) -> bool:
+    return isinstance(argument, str) and argument.startswith("aenv:{")

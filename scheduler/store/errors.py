@@ -1,0 +1,202 @@
+"""The one place where errors of Redis and its client become errors of the scheduler.
+
+`SCRIPT_ERRORS` maps the codes that scripts raise with `fail('CODE', detail)` to classes; a test holds it to the
+codes the Lua files use. Everything else is told apart by `judge`: can another attempt help (`Verdict.retry`), and
+what is the caller told when it does not (`Verdict.error`). No text made here holds an address's password.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from redis import exceptions as redis_errors
+
+from scheduler.errors import (
+    AssignmentRefused,
+    Conflict,
+    InstanceMismatch,
+    InvalidRequest,
+    NodeNotListed,
+    NotFound,
+    NotRebuilt,
+    Overloaded,
+    SchedulerError,
+    ScriptError,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from scheduler.store.scripts import Script
+
+SCRIPT_ERRORS: Final[Mapping[str, type[SchedulerError]]] = {
+    "ARGUMENT": ScriptError,
+    "LEDGER": ScriptError,
+    "INVALID": InvalidRequest,
+    "REFUSED": AssignmentRefused,
+    "NOTFOUND": NotFound,
+    "NOTLISTED": NodeNotListed,
+    "CONFLICT": Conflict,
+    "INSTANCE": InstanceMismatch,
+    "OVERLOADED": Overloaded,
+    "NOSETTINGS": StoreUnavailable,
+    "NOTREBUILT": NotRebuilt,
+}
+
+# Codes of the server that pass by themselves: a failover, a restart, a slow command, a slot on the move.
+_PASSING: Final[Mapping[str, str]] = {
+    "READONLY": "the server became a replica",
+    "LOADING": "the server is loading its data",
+    "BUSY": "the server is busy with a script",
+    "TRYAGAIN": "the ledger's slot is being moved",
+    "ASK": "the ledger's slot is being moved",
+    "MOVED": "the ledger's slot was moved",
+    "MASTERDOWN": "the replica has lost its primary",
+    "CLUSTERDOWN": "the cluster does not serve the ledger's slot",
+    "NOREPLICAS": "the server has fewer replicas than it asks for before it writes",
+    "UNBLOCKED": "the server changed its role",
+    "NOSCRIPT": "the server does not know the script",
+}
+# Codes that wait for a person.
+_LASTING: Final[Mapping[str, tuple[type[SchedulerError], str]]] = {
+    "OOM": (StoreUnavailable, "the server has reached its maxmemory"),
+    "MISCONF": (StoreUnavailable, "the server cannot write its snapshot and refuses writes"),
+    "NOAUTH": (StoreUnusable, "the server needs a password"),
+    "WRONGPASS": (StoreUnusable, "the server refuses this user name or password"),
+    "NOPERM": (StoreUnusable, "the server's ACL does not let this user run what the scheduler needs"),
+    "CROSSSLOT": (ScriptError, "keys of different slots in one script"),
+    "WRONGTYPE": (ScriptError, "a key of the ledger holds another type of value"),
+}
+
+_BY_CLASS: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (redis_errors.ReadOnlyError, "READONLY"),
+    (redis_errors.BusyLoadingError, "LOADING"),
+    (redis_errors.TryAgainError, "TRYAGAIN"),
+    (redis_errors.MovedError, "MOVED"),
+    (redis_errors.AskError, "ASK"),
+    (redis_errors.MasterDownError, "MASTERDOWN"),
+    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
+    (redis_errors.NoScriptError, "NOSCRIPT"),
+    (redis_errors.OutOfMemoryError, "OOM"),
+    (redis_errors.NoPermissionError, "NOPERM"),
+    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
+)
+
+_CODE = re.compile(r"^-?([A-Z][A-Z_]+)(?: |$)")
+# Redis 6.2 wraps the error of a command inside a script: "… @user_script: 3: -READONLY You can't …".
+_WRAPPED_CODE = re.compile(r"-([A-Z]{2,}) ")
+_LUA_LINE = re.compile(r'(?:user_script|\[string "[^"]*"\]):\s*(\d+):?\s*')
+_SCRIPT_TRAILER = re.compile(r",? ?script: [0-9a-f]{40}, on @user_script:(\d+)\.?$")
+_RUNNING = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?\d+: )?")
+_MAX_CLIENTS = "max number of clients reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`retry`: another attempt may succeed. `relocate`: ask again where the ledger is before it."""
+
+    error: SchedulerError
+    retry: bool = False
+    relocate: bool = False
+
+
+def judge(error: BaseException, where: str, script: Script | None = None) -> Verdict:
+    """What `error`, met while talking to the ledger at `where` (already redacted), means."""
+    if isinstance(error, SchedulerError):
+        return Verdict(error)
+    if isinstance(error, UnicodeEncodeError):
+        return Verdict(InvalidRequest("a text holds characters that are no valid Unicode"))
+    if isinstance(error, redis_errors.AuthenticationError):
+        return Verdict(_refused_login(error, where))
+    code = _code_of(error)
+    if code in _PASSING:
+        relocate = code in ("READONLY", "MOVED", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED")
+        return Verdict(StoreUnavailable(f"the ledger at {where}: {_PASSING[code]}"), retry=True, relocate=relocate)
+    if code in _LASTING:
+        error_class, text = _LASTING[code]
+        return Verdict(error_class(f"the ledger at {where}: {text}{_name_of_command(error, code)}"))
+    if isinstance(error, redis_errors.ResponseError):
+        return _judge_reply(error, where, script)
+    if isinstance(error, redis_errors.DataError):
+        return Verdict(ScriptError(f"{_named(script)}an argument is neither text, number nor bytes"))
+    if isinstance(error, redis_errors.InvalidResponse):
+        return Verdict(StoreUnusable(f"what answers at {where} does not speak Redis"))
+    if _is_certificate_error(error):
+        return Verdict(StoreUnusable(f"the ledger at {where}: its TLS certificate is not trusted"))
+    if isinstance(error, TimeoutError | redis_errors.TimeoutError):
+        return Verdict(StoreUnavailable(f"the ledger at {where} did not answer in time"), retry=True, relocate=True)
+    if isinstance(error, redis_errors.ConnectionError | redis_errors.RedisClusterException | OSError):
+        text = "accepts no more clients" if _MAX_CLIENTS in str(error) else "cannot be reached"
+        return Verdict(StoreUnavailable(f"the ledger at {where} {text}"), retry=True, relocate=True)
+    return Verdict(ScriptError(f"{_named(script)}unexpected {type(error).__name__}"))
+
+
+def _code_of(error: BaseException) -> str:
+    for error_class, code in _BY_CLASS:
+        if isinstance(error, error_class):
+            return code
+    if not isinstance(error, redis_errors.ResponseError):
+        return ""
+    text = str(error)
+    if "non local key in a cluster node" in text:
+        return "TRYAGAIN"
+    code_match = _CODE.match(text)
+    if code_match and code_match[1] != "ERR":
+        return code_match[1]
+    wrapped = _WRAPPED_CODE.search(text)
+    return wrapped[1] if wrapped and wrapped[1] in {**_PASSING, **_LASTING} else ""
+
+
+def _judge_reply(error: redis_errors.ResponseError, where: str, script: Script | None) -> Verdict:
+    text = str(error)
+    code, _, detail = text.partition(" ")
+    if code in SCRIPT_ERRORS:
+        detail = _SCRIPT_TRAILER.sub("", detail)
+        error_class = SCRIPT_ERRORS[code]
+        if error_class is ScriptError:
+            detail = f"{_named(script)}{detail}"
+        return Verdict(error_class(detail or code.lower()))
+    if script is None:
+        return Verdict(ScriptError(f"the ledger at {where} refused a command: {text}"))
+    return Verdict(ScriptError(f"{_named(script)}{_placed(text, script)}"))
+
+
+def _placed(text: str, script: Script) -> str:
+    """The interpreter's message with the line of our file instead of the line of the sent text."""
+    message = _RUNNING.sub("", text).removeprefix("ERR ")
+    trailer = _SCRIPT_TRAILER.search(message)
+    line = _LUA_LINE.search(message) or trailer
+    message = _LUA_LINE.sub("", _SCRIPT_TRAILER.sub("", message)).strip()
+    origin = script.origin(int(line[1])) if line else None
+    return f"{origin}: {message}" if origin else message
+
+
+def _named(script: Script | None) -> str:
+    return f"{script.name}: " if script else ""
+
+
+def _name_of_command(error: BaseException, code: str) -> str:
+    """For NOPERM the command or key that the ACL withholds: the operator's next question."""
+    command = re.search(r"run the '([^']+)' command|access one of the (keys|channels)", str(error))
+    if code != "NOPERM" or not command:
+        return ""
+    return f" ({command[1] or command[2]})"
+
+
+def _refused_login(error: BaseException, where: str) -> StoreUnusable:
+    text = str(error).lower()
+    if "authentication required" in text or "noauth" in text:
+        return StoreUnusable(f"the ledger at {where}: {_LASTING['NOAUTH'][1]}")
+    if "without any password" in text or "no password is set" in text:
+        return StoreUnusable(f"the ledger at {where}: a password is configured, but the server has none")
+    return StoreUnusable(f"the ledger at {where}: {_LASTING['WRONGPASS'][1]}")
+
+
+def _is_certificate_error(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,32 @@
+"""How to talk to the ledger; every time limit in milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fakeredis import FakeServer
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """`pool_size`: connections in use at once; who comes later waits, inside its deadline.
+    `operation_timeout_ms`: all attempts of one call together; a request's own deadline may be tighter.
+    `attempt_timeout_ms`: how long one attempt waits for its reply before another is made on a new connection.
+    `wait_replicas`: how many replicas must have a durable write before it is acknowledged.
+    `shebang`: send scripts with `#!lua` (Redis 7 and later; the test suite does).
+    `read_addr`: a second address, a replica for instance, for plain reads that may lag.
+    `fake_server`: for `embedded`, a server to share instead of the process's own.
+    """
+
+    pool_size: int = 64
+    connect_timeout_ms: int = 1_000
+    operation_timeout_ms: int = 5_000
+    attempt_timeout_ms: int = 2_000
+    wait_replicas: int = 0
+    shebang: bool = False
+    read_addr: str | None = None
+    fake_server: FakeServer | None = None
+    tls_ca_file: str | None = None
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+    tls_check_hostname: bool = True

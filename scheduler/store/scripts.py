@@ -1,0 +1,157 @@
+"""The Lua scripts: found, put together from their includes, and known by name.
+
+A script is one file `verb_noun.lua`. A line `-- @include "include/x"` stands for the file `include/x.lua`,
+which is put there the first time it is named and left out after that. Comment and empty lines are not sent;
+every line that is sent remembers its file and number, so an error of the Lua interpreter can be told as
+`lua/include/x.lua:12`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from scheduler.errors import ConfigurationError
+from scheduler.store.contract import Contract, read_contract
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# In a wheel the scripts lie inside the package; in a source tree or editable install, beside it.
+_FOLDERS = (_PACKAGE / "lua", _PACKAGE.parent / "lua")
+
+_INCLUDE = re.compile(r'^\s*--\s*@include\b\s*(.*?)\s*$')
+_INCLUDE_NAME = re.compile(r'^"([A-Za-z0-9_/]+?)(?:\.lua)?"$')
+_COMMENT = re.compile(r"^\s*--")
+SHEBANG = "#!lua"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a line that is sent was written. `file` is relative, with forward slashes: `lua/x.lua`."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script as Redis gets it. `sha` is what EVALSHA takes; `origins[n - 1]` is where line n was written."""
+
+    name: str
+    text: str
+    origins: tuple[Origin, ...]
+    source: Path
+
+    @cached_property
+    def sha(self) -> str:
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    @cached_property
+    def contract(self) -> Contract:
+        """The header of the file, read; raises ConfigurationError when it breaks the form."""
+        return read_contract(self.source.read_text(encoding="utf-8"), f"lua/{self.source.name}")
+
+    def origin(self, line: int) -> Origin | None:
+        """Where line `line` (from 1, as Lua counts) of the sent text was written."""
+        return self.origins[line - 1] if 0 < line <= len(self.origins) else None
+
+
+def find_folder() -> Path:
+    """The `lua` folder of this installation."""
+    for folder in _FOLDERS:
+        if folder.is_dir():
+            return folder
+    looked = " and ".join(str(folder) for folder in _FOLDERS)
+    raise ConfigurationError(f"the Lua scripts are missing: looked in {looked}; install the package anew")
+
+
+class ScriptLibrary:
+    """All scripts of one folder, each put together when it is first asked for.
+
+    `shebang` prepends `#!lua`, with which Redis 7 and later turn an access outside of the declared slot into an
+    error. Raises ConfigurationError, with file and line, for a missing file, a cycle, or a malformed include.
+    """
+
+    def __init__(self, folder: Path, *, shebang: bool = False) -> None:
+        self.folder = folder
+        self.shebang = shebang
+        self._scripts: dict[str, Script] = {}
+
+    @classmethod
+    def load(cls, *, shebang: bool = False) -> ScriptLibrary:
+        """The product's own scripts, every one of them put together, so that a broken one is found at the start."""
+        library = cls(find_folder(), shebang=shebang)
+        for _ in library:
+            pass
+        return library
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(path.stem for path in self.folder.glob("*.lua")))
+
+    def __iter__(self) -> Iterator[Script]:
+        return (self.get(name) for name in self.names)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def get(self, name: str) -> Script:
+        script = self._scripts.get(name)
+        if script is None:
+            script = self._scripts[name] = self._assemble(name)
+        return script
+
+    def render(self, name: str) -> str:
+        """The exact text that is sent to Redis."""
+        return self.get(name).text
+
+    def _assemble(self, name: str) -> Script:
+        source = self.folder / f"{name}.lua"
+        if not re.fullmatch(r"[a-z0-9_]+", name) or not source.is_file():
+            raise ConfigurationError(f"no script {name!r}; there are {', '.join(self.names) or 'none'}")
+        lines: list[tuple[str, Origin]] = []
+        if self.shebang:
+            lines.append((SHEBANG, Origin(f"lua/{name}.lua", 1)))
+        self._append(source, (), set(), lines)
+        return Script(
+            name=name,
+            text="".join(f"{line}\n" for line, _ in lines),
+            origins=tuple(origin for _, origin in lines),
+            source=source,
+        )
+
+    def _append(self, path: Path, above: tuple[Path, ...], seen: set[Path], lines: list[tuple[str, Origin]]) -> None:
+        """Add the lines of `path`, its includes in their place. `above` is the chain of files that led here."""
+        seen.add(path)
+        shown = self._shown(path)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            include = _INCLUDE.match(line)
+            if include:
+                here = Origin(shown, number)
+                target = self._target(include[1], here)
+                if target == path or target in above:
+                    chain = [*above, path, target]
+                    circle = " → ".join(self._shown(part) for part in chain[chain.index(target) :])
+                    raise ConfigurationError(f"{here}: includes go round in a circle: {circle}")
+                if target not in seen:
+                    self._append(target, (*above, path), seen, lines)
+            elif line.strip() and not _COMMENT.match(line):
+                lines.append((line.rstrip(), Origin(shown, number)))
+
+    def _target(self, argument: str, here: Origin) -> Path:
+        name = _INCLUDE_NAME.match(argument)
+        if not name:
+            raise ConfigurationError(f'{here}: an include is written -- @include "include/name", found: {argument}')
+        target = self.folder / f"{name[1]}.lua"
+        if not target.is_file():
+            raise ConfigurationError(f"{here}: included file {self._shown(target)} does not exist")
+        return target
+
+    def _shown(self, path: Path) -> str:
+        return f"lua/{path.relative_to(self.folder).as_posix()}"

@@ -1,0 +1,195 @@
+"""Which server holds the ledger right now.
+
+A domain lives on exactly one server at a time: the one of the address, the primary that Sentinel names, or the
+primary of the domain's slot in a cluster. `pool_for` answers with connections to it; after a failure that smells
+of a move, `relocate` makes the next `pool_for` ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from redis.asyncio import Sentinel
+from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.crc import key_slot
+from redis.exceptions import ClusterDownError, ConnectionError, MovedError, RedisError
+
+from scheduler.store.address import Address, Credentials, Scheme
+from scheduler.store.embedded import embedded_pool
+from scheduler.store.options import StoreOptions
+
+Host = tuple[str, int]
+
+
+class Topology(Protocol):
+    async def pool_for(self, key: str | None) -> ConnectionPool:
+        """Connections to the server that holds `key`; None: any server of the ledger."""
+
+    def relocate(self, key: str | None, error: BaseException) -> None:
+        """Where the ledger is may have changed."""
+
+    async def close(self) -> None: ...
+
+
+def open_topology(address: Address, options: StoreOptions) -> Topology:
+    """Nothing is connected yet."""
+    if address.scheme is Scheme.EMBEDDED:
+        return FixedTopology(embedded_pool(options.fake_server))
+    pools = Pools(address, options)
+    if address.scheme is Scheme.SENTINEL:
+        return SentinelTopology(address, pools)
+    if address.scheme is Scheme.CLUSTER:
+        return ClusterTopology(address, pools)
+    return FixedTopology(pools.unix() if address.scheme is Scheme.UNIX else pools.at(address.hosts[0]))
+
+
+class Pools:
+    """One pool per server. How many connections are in use is bounded by the client, not here."""
+
+    def __init__(self, address: Address, options: StoreOptions) -> None:
+        self._address = address
+        self._tls = {
+            "ssl_ca_certs": options.tls_ca_file,
+            "ssl_certfile": options.tls_cert_file,
+            "ssl_keyfile": options.tls_key_file,
+            "ssl_check_hostname": options.tls_check_hostname,
+        }
+        self._connect_timeout = options.connect_timeout_ms / 1000
+        self._by_host: dict[Host, ConnectionPool] = {}
+
+    def at(self, host: Host) -> ConnectionPool:
+        pool = self._by_host.get(host)
+        if pool is None:
+            arguments = self.arguments(self._address.credentials)
+            pool = self._by_host[host] = ConnectionPool(host=host[0], port=host[1], **arguments)
+        return pool
+
+    def unix(self) -> ConnectionPool:
+        arguments = {**self.arguments(self._address.credentials), "connection_class": UnixDomainSocketConnection}
+        return ConnectionPool(path=self._address.path, **arguments)
+
+    def arguments(self, credentials: Credentials) -> dict[str, Any]:
+        """What every connection is made with. Retries and time limits are the client's: one place, one budget."""
+        return {
+            "connection_class": SSLConnection if self._address.tls else Connection,
+            "db": self._address.database,
+            "username": credentials.username,
+            "password": credentials.password,
+            "socket_timeout": None,
+            "socket_connect_timeout": self._connect_timeout,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+            "driver_info": None,
+            **(self._tls if self._address.tls else {}),
+        }
+
+    async def close(self) -> None:
+        for pool in self._by_host.values():
+            await pool.aclose()
+
+
+class FixedTopology:
+    """One server, for good."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def pool_for(self, key: str | None) -> ConnectionPool:
+        return self._pool
+
+    def relocate(self, key: str | None, error: BaseException) -> None:
+        """It cannot have moved."""
+
+    async def close(self) -> None:
+        await self._pool.aclose()
+
+
+class SentinelTopology:
+    """The primary that a sentinel names; asked when first needed and after each failure."""
+
+    def __init__(self, address: Address, pools: Pools) -> None:
+        self._name = address.master_name
+        self._pools = pools
+        arguments = pools.arguments(address.sentinel_credentials)
+        arguments.pop("connection_class")
+        arguments["db"] = 0
+        arguments["ssl"] = address.tls
+        # Sentinels are small and near: one that does not answer within the connect timeout is passed over.
+        arguments["socket_timeout"] = arguments["socket_connect_timeout"]
+        self._sentinel = Sentinel(list(address.hosts), sentinel_kwargs=arguments)
+        self._primary: Host | None = None
+
+    async def pool_for(self, key: str | None) -> ConnectionPool:
+        if self._primary is None:
+            host, port = await self._sentinel.discover_master(self._name)
+            self._primary = (str(host), int(port))
+        return self._pools.at(self._primary)
+
+    def relocate(self, key: str | None, error: BaseException) -> None:
+        self._primary = None
+
+    async def close(self) -> None:
+        await self._pools.close()
+        await self._sentinel.aclose()
+
+
+class ClusterTopology:
+    """The primary of each key's slot, as the cluster tells it.
+
+    An ASK is not followed: it says that part of the slot is elsewhere, and a script needs the whole of it, so the
+    call waits until the slot has arrived.
+    """
+
+    def __init__(self, address: Address, pools: Pools) -> None:
+        self._seeds = address.hosts
+        self._pools = pools
+        self._primaries: dict[int, Host] = {}
+
+    async def pool_for(self, key: str | None) -> ConnectionPool:
+        if key is None:
+            return self._pools.at(next(iter(self._primaries.values()), self._seeds[0]))
+        slot = key_slot(key.encode())
+        if slot not in self._primaries:
+            self._primaries[slot] = await self._find(slot)
+        return self._pools.at(self._primaries[slot])
+
+    def relocate(self, key: str | None, error: BaseException) -> None:
+        if key is None:
+            self._primaries.clear()
+            return
+        slot = key_slot(key.encode())
+        self._primaries.pop(slot, None)
+        if isinstance(error, MovedError) and error.host:
+            self._primaries[slot] = (error.host, error.port)
+
+    async def close(self) -> None:
+        await self._pools.close()
+
+    async def _find(self, slot: int) -> Host:
+        """Ask one seed after the other; the last failure is the one that is told."""
+        failure: Exception = ClusterDownError("CLUSTERDOWN Hash slot not served")
+        for seed in self._seeds:
+            try:
+                ranges = await self._ask(seed)
+            except (RedisError, OSError) as error:
+                failure = error
+                continue
+            for first, last, primary, *_ in ranges:
+                if first <= slot <= last:
+                    # A node that does not know its own name tells an empty one: it is the node that was asked.
+                    return (primary[0].decode() if primary[0] else seed[0], primary[1])
+        raise failure
+
+    async def _ask(self, seed: Host) -> list[Any]:
+        pool = self._pools.at(seed)
+        connection = await pool.get_connection()
+        try:
+            await connection.send_command("CLUSTER SLOTS")
+            reply = await connection.read_response()
+        finally:
+            await pool.release(connection)
+        if not isinstance(reply, list):
+            raise ConnectionError("CLUSTER SLOTS was not answered with a list")
+        return reply
