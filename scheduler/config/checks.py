@@ -1,0 +1,59 @@
+"""What each key allows by itself but not together with another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from scheduler.config.groups import DiscoveryMode, ListenAddress
+from scheduler.domain.placement import Strategy
+
+
+def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(key to blame, what it must be) for each; `values` are typed and complete."""
+    yield from _placing(values)
+    yield from _ledger(values)
+    yield from _discovery(values)
+    yield from _edges(values)
+
+
+def _placing(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    grouped = values["strategy"] is Strategy.GROUPED_ROUND_ROBIN
+    if grouped and not values["query_only"] and values["grouped_round_robin.max_sandbox_count"] == 0:
+        yield "grouped_round_robin.max_sandbox_count", "above 0 when the strategy is grouped_round_robin"
+
+
+def _ledger(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    address: str = values["redis_addr"]
+    if values["query_only"] and address == "embedded":
+        yield "redis_addr", "the address of a server with query_only, which reads what others write"
+    if address == "embedded" and values["durability.wait_replicas"] > 0:
+        yield "durability.wait_replicas", "0 with the embedded ledger, which has no replicas"
+    if address.lower().startswith("cluster://") and values["compat.upstream_bindings"]:
+        yield "compat.upstream_bindings", "off on a Redis Cluster: AgentENV's keys carry no hash tag"
+
+
+def _discovery(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if values["discovery.mode"] is not DiscoveryMode.KUBERNETES:
+        return
+    for name in ("namespace", "service_name"):
+        if not values[f"discovery.kubernetes.{name}"]:
+            yield f"discovery.kubernetes.{name}", "a name when discovery.mode is kubernetes"
+    if values["discovery.kubernetes.port"] == 0:
+        yield "discovery.kubernetes.port", "above 0 when discovery.mode is kubernetes"
+
+
+def _edges(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for edge in ("http", "grpc"):
+        cert, key, ca = (values[f"{edge}.tls.{name}"] for name in ("cert_file", "key_file", "client_ca_file"))
+        if cert is None and (key is not None or ca is not None):
+            yield f"{edge}.tls.cert_file", "given when another file of TLS is"
+        if cert is not None and key is None:
+            yield f"{edge}.tls.key_file", "given together with the certificate"
+    listen = ListenAddress(values["http.host"], values["http.port"])
+    open_to_all = values["http.api_keys"] is None and not values["http.insecure"] and not values["query_only"]
+    if open_to_all and not listen.is_loopback:
+        yield (
+            "http.host",
+            "a loopback address while there are no API keys (give http.api_keys, or --insecure to mean it)",
+        )

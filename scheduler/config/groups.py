@@ -1,0 +1,169 @@
+"""The configuration in small frozen groups. Each part of the process is handed the one it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from pathlib import Path
+
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.settings import LedgerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """`host` "" is every interface; `port` 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it. A name other than `localhost` may resolve to anything."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """PEM files. With `client_ca_file` a client must show a certificate of that authority (mTLS)."""
+
+    cert_file: Path
+    key_file: Path
+    client_ca_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where the ledger is and how patiently it is asked."""
+
+    redis_addr: str = "embedded"
+    redis_read_addr: str | None = None
+    domain: str = "default"
+    pool_size: int = 64
+    connect_timeout_ms: int = 2_000
+    operation_timeout_ms: int = 5_000
+    wait_replicas: int = 0
+    upstream_bindings: bool = False
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.redis_addr == "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    listen: ListenAddress = ListenAddress("127.0.0.1", 8090)
+    api_keys_file: Path | None = None
+    insecure: bool = False
+    tls: TlsSettings | None = None
+    request_timeout_ms: int = 10_000
+    body_limit_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcSettings:
+    """AgentENV's clients carry no credentials: without mTLS this port is guarded by the network alone."""
+
+    enabled: bool = True
+    listen: ListenAddress = ListenAddress("127.0.0.1", 9090)
+    tls: TlsSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """The listener of its own that AgentENV's scrape configurations expect; `/metrics` over HTTP is always there."""
+
+    enabled: bool = True
+    listen: ListenAddress = ListenAddress("127.0.0.1", 9101)
+
+
+class DiscoveryMode(StrEnum):
+    STATIC = "static"
+    KUBERNETES = "kubernetes"
+    HEARTBEAT = "heartbeat"
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """Which EndpointSlices are the nodes. Both selectors are label selectors of pods."""
+
+    namespace: str
+    service_name: str
+    port: int
+    scheme: str = "http"
+    ignore_pod_selector: str = ""
+    no_schedule_pod_selector: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverySettings:
+    """`nodes` are added and updated at start-up in every mode; an empty list replaces nothing."""
+
+    mode: DiscoveryMode = DiscoveryMode.STATIC
+    nodes: tuple[NodeAddress, ...] = ()
+    kubernetes: KubernetesSettings | None = None
+
+
+class LogFormat(StrEnum):
+    """`auto`: console on a terminal, JSON elsewhere."""
+
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """The life of one process. `replica_id` None: made from the host name, the process id and chance.
+
+    `drain_ms`: how long a stopping replica still answers after it has said that it is not ready.
+    `grace_ms`: how long what is in flight may take after that."""
+
+    replica_id: str | None = None
+    query_only: bool = False
+    drain_ms: int = 1_000
+    grace_ms: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HintSettings:
+    """How a sandbox request over HTTP is read: `lenient` loses one bad member, not all of them."""
+
+    lenient: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything one process is configured with, built once by `scheduler.config.load_settings`."""
+
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    store: StoreSettings = field(default_factory=StoreSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    grpc: GrpcSettings = field(default_factory=GrpcSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
+    logging: LoggingSettings = field(default_factory=LoggingSettings)
+    replica: ReplicaSettings = field(default_factory=ReplicaSettings)
+    hints: HintSettings = field(default_factory=HintSettings)

@@ -1,0 +1,208 @@
+"""The table of every configuration key: one line each, from which reading, `config` and the docs are made.
+
+A key's place in a file is its path under `scheduler` (the two of logging stand at the top, as in
+AgentENV's file). Its environment variable is `SCHEDULER_` and the path in capitals, unless it is
+named here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.config.groups import (
+    DiscoveryMode,
+    DiscoverySettings,
+    GrpcSettings,
+    HintSettings,
+    HttpSettings,
+    LogFormat,
+    LoggingSettings,
+    LogLevel,
+    MetricsSettings,
+    ReplicaSettings,
+    StoreSettings,
+)
+from scheduler.config.kinds import (
+    Kind,
+    boolean,
+    choice,
+    duration,
+    file,
+    integer,
+    ledger_address,
+    listen_address,
+    optional,
+    overcommit,
+    redact_url,
+    text,
+)
+from scheduler.config.structured import nodes, templates
+from scheduler.domain.limits import MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
+from scheduler.domain.placement import Strategy
+from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings
+
+TOP_LEVEL = frozenset({"log_level", "log_format"})
+"""Keys beside the section `scheduler`, not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`option` is the switch of `serve` that sets it; every key can be set with `--set` too."""
+
+    path: str
+    kind: Kind[Any]
+    default: Any
+    summary: str
+    option: str = ""
+    variables: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """Its variables, the one that wins first."""
+        return self.variables or ("SCHEDULER_" + self.path.upper().replace(".", "_"),)
+
+    def shown(self, value: Any) -> Any:
+        """The value as a file would say it, and nothing secret in it."""
+        shown = self.kind.show(value)
+        return redact_url(shown) if isinstance(shown, str) and "://" in shown else shown
+
+
+_PORT = integer(0, 65535)
+_ledger, _store, _http, _grpc = LedgerSettings(), StoreSettings(), HttpSettings(), GrpcSettings()
+_metrics, _discovery, _logging, _replica = MetricsSettings(), DiscoverySettings(), LoggingSettings(), ReplicaSettings()
+
+_PLACING = (
+    Key("strategy", choice(Strategy), _ledger.strategy, "How a node is chosen.", "--strategy"),
+    Key("admission", choice(Admission), _ledger.admission,
+        "`strategy`: least_loaded refuses what does not fit, the others do not; `always`: all do."),
+    Key("overcommit.cpu", overcommit(), _ledger.overcommit_cpu,
+        "Effective CPU capacity = floor(advertised × this); `unlimited` excludes no node for CPU."),
+    Key("overcommit.memory", overcommit(), _ledger.overcommit_memory, "The same for memory."),
+    Key("cold_defaults.cpu_count", integer(0, UINT32_MAX), _ledger.cold_default_cpu_count,
+        "What a node gives a cold request that states no CPU; 0 = unknown."),
+    Key("cold_defaults.memory_mb", integer(0, MEMORY_MB_MAX), _ledger.cold_default_memory_mb,
+        "The same for memory, in MiB."),
+    Key("grouped_round_robin.max_sandbox_count", integer(0, UINT32_MAX), 0,
+        "Sandboxes of one group; must be above 0 when that strategy is selected."),
+    Key("grouped_round_robin.max_cpu_count", integer(0, UINT32_MAX), 0, "CPUs of one group; 0 = not limited."),
+    Key("grouped_round_robin.max_memory_mb", integer(0, MEMORY_MB_MAX), 0, "MiB of one group; 0 = not limited."),
+    Key("grouped_round_robin.group_placement", choice(GroupPlacement), _ledger.groups.group_placement,
+        "Where a new group opens."),
+    Key("grouped_round_robin.max_open_groups", integer(1, 1_000_000), _ledger.groups.max_open_groups,
+        "Open groups at most; beyond it the least recently used is closed."),
+    Key("templates.declared", templates(), {}, "What creating from a template takes, by template id."),
+    Key("templates.learn", boolean(), _ledger.templates_learn, "Learn those sizes from create events too."),
+    Key("locality.enabled", boolean(), _ledger.locality_enabled,
+        "Prefer nodes that already hold the artifacts a template needs."),
+    Key("hints.lenient", boolean(), HintSettings().lenient,
+        "Over HTTP, a bad member of a sandbox request loses only itself instead of the whole hint."),
+)  # fmt: skip
+
+_LIMITS = tuple(
+    Key(f"node_resource_limit.{name}", optional(integer(0, most)), None, f"A node with more {what} is not chosen.")
+    for name, most, what in (
+        ("max_sandbox_count", UINT32_MAX, "sandboxes, the paused ones aside,"),
+        ("max_sandbox_starting_count", UINT32_MAX, "starting sandboxes"),
+        ("max_cpu_used_percent", UINT32_MAX, "CPU in use, in percent,"),
+        ("max_cpu_allocated_percent", UINT32_MAX, "CPU allocated, in percent of its capacity,"),
+        ("max_memory_used_percent", UINT32_MAX, "memory in use, in percent,"),
+        ("max_memory_allocated_percent", UINT32_MAX, "memory allocated, in percent of its capacity,"),
+        ("max_sandbox_count_including_paused", UINT32_MAX, "sandboxes, paused ones included,"),
+        ("max_allocated_cpu_including_paused", UINT32_MAX, "CPUs allocated, paused included,"),
+        ("max_allocated_memory_bytes_including_paused", SAFE_INTEGER_MAX, "bytes allocated, paused included,"),
+    )
+)
+
+_TIME = (
+    Key("report_ttl", duration(default_instead_of_none_ms=_ledger.report_ttl_ms), _ledger.report_ttl_ms,
+        "A node silent for longer is unhealthy."),
+    Key("binding_ttl", duration(default_instead_of_none_ms=_ledger.binding_ttl_ms), _ledger.binding_ttl_ms,
+        "How long a sandbox's binding outlives its last sign. AgentENV's 30s is shorter than a node's 60 s back-off."),
+    Key("binding_grace", duration(least_ms=0), _ledger.binding_grace_ms,
+        "A roster that lacks a sandbox younger than this does not unbind it."),
+    Key("placement_reservation_ttl", duration(), _ledger.placement_reservation_ttl_ms,
+        "How long a placement is kept without a word about it."),
+)  # fmt: skip
+
+_LEDGER = (
+    Key("redis_addr", ledger_address(), _store.redis_addr,
+        "Where the ledger is; `embedded` keeps it inside the process.", "--redis-addr"),
+    Key("redis_read_addr", optional(ledger_address()), None, "A read replica, used with `query_only`."),
+    Key("domain", text("1 to 64 of the characters A-Z a-z 0-9 . _ -", r"[A-Za-z0-9._-]{1,64}"), _store.domain,
+        "One ledger; replicas of one domain serve one cluster.", "--domain"),
+    Key("settings.revision", integer(0, SAFE_INTEGER_MAX), _ledger.revision,
+        "When replicas are configured differently, the higher revision wins."),
+    Key("store.pool_size", integer(1, 10_000), _store.pool_size, "Connections to the ledger, at most."),
+    Key("store.connect_timeout", duration(), _store.connect_timeout_ms, "How long a connection may take."),
+    Key("store.operation_timeout", duration(), _store.operation_timeout_ms,
+        "How long one operation may take, waiting for a connection included."),
+    Key("durability.wait_replicas", integer(0, 100), _store.wait_replicas,
+        "Redis replicas that must have a promise before it is answered; 0 = none."),
+    Key("compat.upstream_bindings", boolean(), _store.upstream_bindings,
+        "Also write bindings under AgentENV's own keys. Not possible on a Redis Cluster."),
+    Key("artifact_store_capacity", integer(1, SAFE_INTEGER_MAX), _ledger.artifact_store_capacity,
+        "Entries of the artifact index, at most."),
+    Key("artifact_lookup_node_limit", integer(-(2**63), SAFE_INTEGER_MAX), _ledger.artifact_lookup_node_limit,
+        "Nodes in one artifact answer, at most; 0 or less = not limited."),
+)  # fmt: skip
+
+_FLEET = (
+    Key("discovery.mode", choice(DiscoveryMode), _discovery.mode,
+        "Where nodes come from: this file and the API, Kubernetes, or their own first heartbeat."),
+    Key("nodes", nodes(), (), "Nodes known from the start; added and updated, never removed."),
+    Key("discovery.kubernetes.namespace", text(), "", "Where the nodes' Service is; needed in that mode."),
+    Key("discovery.kubernetes.service_name", text(), "", "The nodes' Service; needed in that mode."),
+    Key("discovery.kubernetes.port", integer(0, 65535), 0, "The port that nodes serve; needed in that mode."),
+    Key("discovery.kubernetes.scheme", text("http or https", "https?"), "http", "The scheme of their endpoints."),
+    Key("discovery.kubernetes.ignore_pod_selector", text(), "", "Pods with these labels are no nodes."),
+    Key("discovery.kubernetes.no_schedule_pod_selector", text(), "", "Pods with these labels only drain."),
+)  # fmt: skip
+
+_EDGES = (
+    Key("http.host", text(), _http.listen.host, "The address HTTP listens on.", "--host"),
+    Key("http.port", _PORT, _http.listen.port, "Its port; 0 takes a free one.", "--port"),
+    Key("http.api_keys", optional(file()), None, "The file of API keys; without it HTTP is open on loopback only.",
+        variables=("SCHEDULER_API_KEYS_FILE",)),
+    Key("http.insecure", boolean(), _http.insecure, "Listen beyond loopback without API keys.", "--insecure"),
+    Key("http.tls.cert_file", optional(file()), None, "PEM certificate chain; HTTP is plain without it."),
+    Key("http.tls.key_file", optional(file()), None, "Its private key."),
+    Key("http.tls.client_ca_file", optional(file()), None, "Clients must show a certificate of this authority."),
+    Key("http.request_timeout", duration(), _http.request_timeout_ms, "The deadline of a request that states none."),
+    Key("http.body_limit_bytes", integer(1024, 2**31), _http.body_limit_bytes, "A larger body is refused."),
+    Key("grpc.enabled", boolean(), _grpc.enabled, "Serve AgentENV's own gRPC interface.", "--grpc/--no-grpc"),
+    Key("grpc_listen_addr", listen_address(), _grpc.listen, "Where; `:9090` is every interface.", "--grpc-listen-addr"),
+    Key("grpc.port", optional(_PORT), None, "Replaces the port of grpc_listen_addr.", "--grpc-port"),
+    Key("grpc.tls.cert_file", optional(file()), None, "PEM certificate chain; gRPC is plain without it."),
+    Key("grpc.tls.key_file", optional(file()), None, "Its private key."),
+    Key("grpc.tls.client_ca_file", optional(file()), None, "Clients must show a certificate of this authority."),
+    Key("metrics.enabled", boolean(), _metrics.enabled, "Serve metrics on a port of their own, on any path.",
+        "--metrics-listener/--no-metrics-listener"),
+    Key("metrics_listen_addr", listen_address(), _metrics.listen, "Where; `:9101` is every interface."),
+    Key("metrics.port", optional(_PORT), None, "Replaces the port of metrics_listen_addr.", "--metrics-port"),
+)  # fmt: skip
+
+_PROCESS = (
+    Key("query_only", boolean(), _replica.query_only,
+        "Serve only LookupNode and health, over gRPC; needs redis_addr.", "--query-only"),
+    Key("replica_id", optional(text("1 to 128 visible ASCII characters", r"[!-~]{1,128}")), None,
+        "The name of this process among the replicas; made up when not given."),
+    Key("shutdown.drain", duration(least_ms=0), _replica.drain_ms,
+        "How long a stopping replica still answers after it has said that it is not ready."),
+    Key("shutdown.grace", duration(least_ms=0), _replica.grace_ms, "How long what is in flight may take after that."),
+    Key("log_level", choice(LogLevel, {"warn": LogLevel.WARNING}), _logging.level, "What is logged.", "--log-level",
+        ("SCHEDULER_LOG_LEVEL", "LOG_LEVEL")),
+    Key("log_format", choice(LogFormat), _logging.format, "`auto`: console on a terminal, JSON elsewhere.",
+        "--log-format", ("SCHEDULER_LOG_FORMAT", "LOG_FORMAT")),
+)  # fmt: skip
+
+SECTIONS: dict[str, tuple[Key, ...]] = {
+    "Placing": _PLACING,
+    "Limits of a node": _LIMITS,
+    "Time": _TIME,
+    "The ledger": _LEDGER,
+    "The fleet": _FLEET,
+    "Where it listens": _EDGES,
+    "The process": _PROCESS,
+}
+KEYS: dict[str, Key] = {key.path: key for section in SECTIONS.values() for key in section}

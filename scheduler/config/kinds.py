@@ -1,0 +1,231 @@
+"""How the value of one configuration key is read, whatever it was written in.
+
+A value comes from a file (JSON or TOML types) or as text (an environment variable, an
+option). `Kind.read` judges the typed form, `Kind.from_text` brings text into it. What is
+not acceptable is raised as `Unacceptable`, which says what would have been.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from scheduler.config.groups import ListenAddress
+from scheduler.domain.duration import DURATION_FORM, format_duration, parse_duration_ms
+
+T = TypeVar("T")
+
+
+class Unacceptable(ValueError):
+    """`allowed` says what would do; `at` and `found` point inside a structured value."""
+
+    def __init__(self, allowed: str, at: str = "", found: object = None) -> None:
+        super().__init__(allowed)
+        self.allowed = allowed
+        self.at = at
+        self.found = found
+
+
+def _as_it_is(text: str) -> object:
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """`allowed` completes "must be …"; `show` writes a value the way a file would."""
+
+    allowed: str
+    read: Callable[[object], T]
+    from_text: Callable[[str], object] = _as_it_is
+    show: Callable[[T], Any] = lambda value: value
+
+
+def text(allowed: str = "a text that is not blank", pattern: str = r".*\S.*") -> Kind[str]:
+    form = re.compile(pattern, re.DOTALL)
+
+    def read(raw: object) -> str:
+        if not isinstance(raw, str) or not form.fullmatch(raw.strip()):
+            raise Unacceptable(allowed)
+        return raw.strip()
+
+    return Kind(allowed, read)
+
+
+E = TypeVar("E", bound=StrEnum)
+
+
+def choice(names: type[E], aliases: Mapping[str, E] | None = None) -> Kind[E]:
+    """One of the names, trimmed and in any case; `aliases` are understood but not advertised."""
+    allowed = "one of " + ", ".join(member.value for member in names)
+    known = {member.value: member for member in names} | dict(aliases or {})
+
+    def read(raw: object) -> E:
+        member = known.get(raw.strip().lower()) if isinstance(raw, str) else None
+        if member is None:
+            raise Unacceptable(allowed)
+        return member
+
+    return Kind(allowed, read, show=lambda member: member.value)
+
+
+def _boolean_from_text(raw: str) -> object:
+    word = raw.strip().lower()
+    if word in {"true", "1", "yes", "on"}:
+        return True
+    return False if word in {"false", "0", "no", "off"} else raw
+
+
+def boolean() -> Kind[bool]:
+    allowed = "true or false"
+
+    def read(raw: object) -> bool:
+        if not isinstance(raw, bool):
+            raise Unacceptable(allowed)
+        return raw
+
+    return Kind(allowed, read, _boolean_from_text)
+
+
+def _integer_from_text(raw: str) -> object:
+    return int(raw) if re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", raw) else raw
+
+
+def integer(least: int, most: int) -> Kind[int]:
+    allowed = f"a whole number from {least} to {most}"
+
+    def read(raw: object) -> int:
+        if not isinstance(raw, int) or isinstance(raw, bool) or not least <= raw <= most:
+            raise Unacceptable(allowed)
+        return raw
+
+    return Kind(allowed, read, _integer_from_text)
+
+
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    """For keys whose absence means something; a file cannot say it other than by silence."""
+    return Kind(kind.allowed, kind.read, kind.from_text, lambda value: None if value is None else kind.show(value))
+
+
+def duration(least_ms: int = 1, default_instead_of_none_ms: int | None = None) -> Kind[int]:
+    """Milliseconds of a Go duration. Zero and less count as `default_instead_of_none_ms` when
+    that is given, as AgentENV does; else what is under `least_ms` is refused."""
+    allowed = DURATION_FORM + (", greater than zero" if least_ms > 0 and default_instead_of_none_ms is None else "")
+
+    def read(raw: object) -> int:
+        if not isinstance(raw, str):
+            raise Unacceptable(f"{allowed}, as a text")
+        try:
+            value_ms = parse_duration_ms(raw)
+        except ValueError:
+            raise Unacceptable(allowed) from None
+        if value_ms <= 0 and default_instead_of_none_ms is not None:
+            return default_instead_of_none_ms
+        if value_ms < least_ms:
+            raise Unacceptable(allowed)
+        return value_ms
+
+    return Kind(allowed, read, show=format_duration)
+
+
+def overcommit() -> Kind[int | None]:
+    """Whole per-mille of the advertised capacity; None is `unlimited`."""
+    allowed = "a number above 0, at most 1000, with at most three decimals, or `unlimited`"
+
+    def read(raw: object) -> int | None:
+        if isinstance(raw, str) and raw.strip().lower() == "unlimited":
+            return None
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            raise Unacceptable(allowed)
+        try:
+            per_mille = Decimal(str(raw).strip()) * 1000
+        except InvalidOperation:
+            raise Unacceptable(allowed) from None
+        if not per_mille.is_finite() or per_mille != per_mille.to_integral_value() or not 0 < per_mille <= 1_000_000:
+            raise Unacceptable(allowed)
+        return int(per_mille)
+
+    def show(per_mille: int | None) -> float | str:
+        return "unlimited" if per_mille is None else per_mille / 1000
+
+    return Kind(allowed, read, show=show)
+
+
+def listen_address() -> Kind[ListenAddress]:
+    """Go's spelling: `host:port`, `:port` for every interface, `[::1]:port` for IPv6."""
+    allowed = "an address such as 127.0.0.1:9090, [::1]:9090 or :9090 (every interface)"
+    form = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})")
+
+    def read(raw: object) -> ListenAddress:
+        match = form.fullmatch(raw.strip()) if isinstance(raw, str) else None
+        if match is None or int(match[3]) > 65535:
+            raise Unacceptable(allowed)
+        return ListenAddress(match[1] or match[2] or "", int(match[3]))
+
+    return Kind(allowed, read, show=str)
+
+
+_LEDGER_SCHEMES = ("redis", "rediss", "unix", "sentinel", "cluster")
+
+
+def ledger_address() -> Kind[str]:
+    """The shape only; what the URL says beyond its scheme is read where the client is made."""
+    allowed = "embedded, host:port, or a URL with redis://, rediss://, unix://, sentinel:// or cluster://"
+
+    def read(raw: object) -> str:
+        if not isinstance(raw, str):
+            raise Unacceptable(allowed)
+        address = raw.strip()
+        if address.lower() == "embedded":
+            return "embedded"
+        scheme, separator, rest = address.partition("://")
+        if separator:
+            if scheme.lower() not in _LEDGER_SCHEMES or not rest.strip("/"):
+                raise Unacceptable(allowed)
+            return address
+        listening = listen_address().read(address)
+        if not listening.host or listening.port == 0:
+            raise Unacceptable(allowed)
+        return address
+
+    def read_or_refuse(raw: object) -> str:
+        try:
+            return read(raw)
+        except Unacceptable:
+            raise Unacceptable(allowed) from None
+
+    return Kind(allowed, read_or_refuse, show=redact_url)
+
+
+def redact_url(address: str) -> str:
+    """The address without what is secret in it: the password, and any query's."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return address
+    authority, slash, tail = rest.partition("/")
+    credentials, at, hosts = authority.rpartition("@")
+    if at:
+        user = credentials.partition(":")[0]
+        authority = f"{user}:***@{hosts}" if ":" in credentials else f"***@{hosts}"
+    tail = re.sub(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", r"\1***", tail)
+    return f"{scheme}://{authority}{slash}{tail}"
+
+
+def file() -> Kind[Path]:
+    """A file that is there now: a path misspelt is told at start-up, not at the first request."""
+    allowed = "the path of a file that can be read"
+
+    def read(raw: object) -> Path:
+        if not isinstance(raw, str) or not raw.strip():
+            raise Unacceptable(allowed)
+        path = Path(raw.strip()).expanduser()
+        if not path.is_file() or not os.access(path, os.R_OK):
+            raise Unacceptable(allowed)
+        return path
+
+    return Kind(allowed, read, show=str)

@@ -1,0 +1,127 @@
+"""From the sources to one frozen `Settings`: option, environment, file, default, in this order.
+
+Everything that is wrong is found before anything is said: `ConfigurationError` lists every
+broken key with its value, where that came from, and what would be allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scheduler.config.assemble import assemble
+from scheduler.config.checks import contradictions
+from scheduler.config.groups import Settings
+from scheduler.config.keys import KEYS, Key
+from scheduler.config.kinds import Unacceptable, redact_url
+from scheduler.config.sources import (
+    Given,
+    from_document,
+    from_environment,
+    from_options,
+    read_file,
+    suspicious_members,
+)
+from scheduler.errors import ConfigurationError, FieldError
+
+CONFIG_FILE_VARIABLE = "SCHEDULER_CONFIG"
+_FOUND_LENGTH_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedKey:
+    """One key as it is in force: `value` shows no secret, `source` says where it came from."""
+
+    key: Key
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """`settings`, and how they came about. `warnings` are sentences for the start-up log."""
+
+    settings: Settings
+    values: Mapping[str, Any]
+    sources: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def describe(self) -> Iterator[DescribedKey]:
+        for path, key in KEYS.items():
+            yield DescribedKey(key, key.shown(self.values[path]), self.sources.get(path, "default"))
+
+
+def load_configuration(
+    *,
+    config_file: Path | str | None = None,
+    options: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Configuration:
+    """Read, judge and assemble; ConfigurationError with everything that is wrong.
+
+    `config_file` None takes the file that the environment names in SCHEDULER_CONFIG, if any."""
+    variables = os.environ if environment is None else environment
+    unknown = sorted((options or {}).keys() - KEYS.keys())
+    if unknown:
+        raise ConfigurationError(f"there is no configuration key named {', '.join(unknown)}")
+    file_name = config_file or variables.get(CONFIG_FILE_VARIABLE, "").strip()
+    document = read_file(Path(file_name)) if file_name else {}
+    given = from_document(document, f"file {file_name}") | from_environment(variables) | from_options(options or {})
+    sources = {path: found.source for path, found in given.items()}
+    values, problems = _read(given)
+    problems += _contradictions(values, sources)
+    if problems:
+        raise _configuration_error(problems)
+    return Configuration(assemble(values), values, sources, tuple(suspicious_members(document)))
+
+
+def load_settings(
+    *,
+    config_file: Path | str | None = None,
+    options: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """`load_configuration` for those who need no more than the settings."""
+    return load_configuration(config_file=config_file, options=options, environment=environment).settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    error: FieldError
+    source: str
+
+    def __str__(self) -> str:
+        found = "nothing" if self.error.found is None else repr(self.error.found)[:_FOUND_LENGTH_MAX]
+        return f"{self.error.field}: found {found} ({self.source}); must be {self.error.allowed}"
+
+
+def _read(given: Mapping[str, Given]) -> tuple[dict[str, Any], list[_Problem]]:
+    values: dict[str, Any] = {path: key.default for path, key in KEYS.items()}
+    problems: list[_Problem] = []
+    for path, found in given.items():
+        kind = KEYS[path].kind
+        raw = kind.from_text(found.raw) if found.is_text and isinstance(found.raw, str) else found.raw
+        try:
+            values[path] = kind.read(raw)
+        except Unacceptable as refused:
+            shown = refused.found if refused.at else raw
+            if isinstance(shown, str):
+                shown = redact_url(shown)
+            problems.append(_Problem(FieldError(path + refused.at, shown, refused.allowed), found.source))
+    return values, problems
+
+
+def _contradictions(values: Mapping[str, Any], sources: Mapping[str, str]) -> list[_Problem]:
+    return [
+        _Problem(FieldError(path, KEYS[path].shown(values[path]), allowed), sources.get(path, "default"))
+        for path, allowed in contradictions(values)
+    ]
+
+
+def _configuration_error(problems: Sequence[_Problem]) -> ConfigurationError:
+    lines = [str(problem) for problem in problems]
+    detail = lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} faults", *(f"  - {line}" for line in lines)])
+    return ConfigurationError(f"configuration: {detail}", errors=[problem.error.as_dict() for problem in problems])

@@ -1,0 +1,136 @@
+"""Where values come from: options, the environment, a file. Each becomes `path → Given`.
+
+A blank value in the environment or in a file counts as not given, as AgentENV has it; a
+blank option is a mistake (most likely an unset shell variable) and is judged like any value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from scheduler.config.keys import KEYS, TOP_LEVEL
+from scheduler.errors import ConfigurationError
+
+SECTION = "scheduler"
+_OTHER_SECTIONS = frozenset({"gateway"})  # AgentENV's gateway reads the same file
+
+_SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
+"""Kubernetes gives every pod a variable `<SERVICE>_PORT=tcp://…` for each Service. One that is
+called `scheduler-http` would meet our `SCHEDULER_HTTP_PORT`; such a value is not meant for us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A raw value and where it was found. `is_text`: it still has to be brought into its type."""
+
+    raw: object
+    source: str
+    is_text: bool
+
+
+def from_options(options: Mapping[str, object]) -> dict[str, Given]:
+    """`options` is keyed by path; None is an option that was not used."""
+    return {
+        path: Given(value, "option", isinstance(value, str)) for path, value in options.items() if value is not None
+    }
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    given: dict[str, Given] = {}
+    for path, key in KEYS.items():
+        for variable in key.environment:
+            value = environment.get(variable, "")
+            if value.strip() and not (path.endswith(".port") and _SERVICE_LINK.match(value)):
+                given[path] = Given(value, variable, is_text=True)
+                break
+    return given
+
+
+def read_file(path: Path) -> Mapping[str, Any]:
+    """A TOML file by its suffix, else JSON."""
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"the configuration file {path} cannot be read: {reason}") from error
+    form = "TOML" if path.suffix.lower() == ".toml" else "JSON"
+    try:
+        document = tomllib.loads(content) if form == "TOML" else json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"the configuration file {path} is not {form}: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"the configuration file {path} must hold an object, not {type(document).__name__}")
+    return document
+
+
+def from_document(document: Mapping[str, Any], source: str) -> dict[str, Given]:
+    """Member names match in any case, as Go's JSON reader has it; null and blank are not given."""
+    section = _member(document, SECTION)
+    if section is not None and not isinstance(section, Mapping):
+        raise ConfigurationError(f"{SECTION} in {source} must be a table of keys, not {section!r}")
+    given: dict[str, Given] = {}
+    for path in KEYS:
+        value: Any = document if path in TOP_LEVEL else section
+        walked: list[str] = []
+        for name in path.split("."):
+            if value is None:
+                break
+            if not isinstance(value, Mapping):
+                raise ConfigurationError(f"{'.'.join(walked)} in {source} must be a table of keys, not {value!r}")
+            value = _member(value, name)
+            walked.append(name)
+        if value is not None and not (isinstance(value, str) and not value.strip()):
+            given[path] = Given(value, source, is_text=False)
+    return given
+
+
+def _member(table: Mapping[str, Any], name: str) -> Any:
+    if name in table:
+        return table[name]
+    return next((value for member, value in table.items() if member.casefold() == name.casefold()), None)
+
+
+def suspicious_members(document: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each unknown member that looks like a key misspelt or misplaced.
+
+    Other unknown members pass silently: AgentENV's file may hold what only AgentENV reads."""
+    tree = _tree()
+    inside = _member(document, SECTION)
+    yield from _suspicious(inside if isinstance(inside, Mapping) else {}, tree, "")
+    beside = {SECTION, *TOP_LEVEL, *_OTHER_SECTIONS}
+    for member in document:
+        if member.casefold() in beside:
+            continue
+        if member.casefold() in tree:
+            yield f"`{member}` stands beside the section `{SECTION}`, where it is not read; it belongs inside"
+        elif near := get_close_matches(member.casefold(), beside, n=1, cutoff=0.8):
+            yield f"`{member}` is not read; did you mean `{near[0]}`?"
+
+
+def _suspicious(table: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for member, value in table.items():
+        name = member.casefold()
+        if name in known:
+            if known[name] and isinstance(value, Mapping):
+                yield from _suspicious(value, known[name], f"{prefix}{name}.")
+        elif name in TOP_LEVEL and not prefix:
+            yield f"`{SECTION}.{member}` is not read; it belongs beside the section, at the top of the file"
+        elif near := get_close_matches(name, known, n=1, cutoff=0.8):
+            yield f"`{SECTION}.{prefix}{member}` is not read; did you mean `{prefix}{near[0]}`?"
+
+
+def _tree() -> dict[str, Any]:
+    """The keys of the section as nested tables; a leaf is an empty one."""
+    tree: dict[str, Any] = {}
+    for path in KEYS.keys() - TOP_LEVEL:
+        branch = tree
+        for name in path.split("."):
+            branch = branch.setdefault(name, {})
+    return tree

@@ -1,0 +1,100 @@
+"""The keys that hold a list or a table: nodes and templates. As text they are JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from scheduler.config.kinds import Kind, Unacceptable, integer
+from scheduler.domain.limits import ID_BYTES_MAX, MEMORY_MB_MAX, UINT32_MAX
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.sandbox import Template
+
+
+def _json_from_text(raw: str) -> object:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw
+
+
+def _identifier(raw: object, at: str) -> str:
+    if (
+        not isinstance(raw, str)
+        or not raw.strip()
+        or len(raw.encode("utf-8", "surrogatepass")) > ID_BYTES_MAX
+        or any(ord(character) < 32 or ord(character) == 127 for character in raw)
+    ):
+        raise Unacceptable(f"an id of 1 to {ID_BYTES_MAX} bytes without control characters", at, raw)
+    return raw
+
+
+def _endpoint(raw: object, at: str) -> str:
+    """What a gateway proxies to: AgentENV's refuses one without scheme and host."""
+    try:
+        parts = urlsplit(raw.strip()) if isinstance(raw, str) else None
+        usable = parts is not None and parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not isinstance(raw, str):
+        raise Unacceptable("a URL with scheme and host, such as http://10.0.0.7:8000", at, raw)
+    return raw.strip()
+
+
+def nodes() -> Kind[tuple[NodeAddress, ...]]:
+    allowed = 'a list of {"id": …, "endpoint": "http://host:port"}'
+
+    def read(raw: object) -> tuple[NodeAddress, ...]:
+        if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
+            raise Unacceptable(allowed)
+        addresses: dict[str, NodeAddress] = {}
+        for position, entry in enumerate(raw):
+            at = f"[{position}]"
+            if not isinstance(entry, Mapping):
+                raise Unacceptable(allowed, at, entry)
+            node_id = _identifier(entry.get("id"), f"{at}.id")
+            if node_id in addresses:
+                raise Unacceptable("an id that the list names once", f"{at}.id", node_id)
+            addresses[node_id] = NodeAddress(node_id, _endpoint(entry.get("endpoint"), f"{at}.endpoint"))
+        return tuple(addresses.values())
+
+    def show(listed: tuple[NodeAddress, ...]) -> list[dict[str, str]]:
+        return [{"id": node.node_id, "endpoint": node.endpoint} for node in listed]
+
+    return Kind(allowed, read, _json_from_text, show)
+
+
+def templates() -> Kind[Mapping[str, Template]]:
+    allowed = 'a table of template id → {"cpu_count": …, "memory_mb": …}'
+    cpu_count, memory_mb = integer(1, UINT32_MAX), integer(1, MEMORY_MB_MAX)
+
+    def read(raw: object) -> Mapping[str, Template]:
+        if not isinstance(raw, Mapping):
+            raise Unacceptable(allowed)
+        declared: dict[str, Template] = {}
+        for template_id, size in raw.items():
+            at = f".{template_id}"
+            if not isinstance(size, Mapping):
+                raise Unacceptable(allowed, at, size)
+            declared[template_id] = Template(
+                _identifier(template_id, at),
+                _size(size.get("cpu_count"), cpu_count, f"{at}.cpu_count"),
+                _size(size.get("memory_mb"), memory_mb, f"{at}.memory_mb"),
+            )
+        return declared
+
+    def show(declared: Mapping[str, Template]) -> dict[str, dict[str, int]]:
+        return {
+            template.template_id: {"cpu_count": template.cpu_count, "memory_mb": template.memory_mb}
+            for template in declared.values()
+        }
+
+    return Kind(allowed, read, _json_from_text, show)
+
+
+def _size(raw: object, kind: Kind[int], at: str) -> int:
+    try:
+        return kind.read(raw)
+    except Unacceptable as refused:
+        raise Unacceptable(refused.allowed, at, raw) from None
