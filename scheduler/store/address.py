@@ -76,7 +76,7 @@ class Address:
 
 def redact(address: str) -> str:
     """The address as it may be shown: whoever reads it learns where, and as whom, but no password."""
-    scheme, separator, rest = address.rpartition("://") if "@" not in address else address.partition("://")
+    scheme, separator, rest = address.partition("://")
     if not separator:
         scheme, rest = "", address
     # The last @ ends the login, so a password that was not percent-encoded is hidden whole as well.

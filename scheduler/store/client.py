@@ -24,7 +24,7 @@ from scheduler.store.budget import Budget
 from scheduler.store.errors import judge
 from scheduler.store.options import StoreOptions
 from scheduler.store.scripts import Script, ScriptLibrary
-from scheduler.store.topology import Topology, open_topology
+from scheduler.store.topology import Topology, connection_of, open_topology
 
 __all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
 
@@ -132,9 +132,7 @@ class StoreClient:
             if budget.over:
                 raise Overloaded("a backlog is being worked off; ask again")
 
-    async def _run_once(
-        self, script: Script, command: Command, wait_replicas: int, budget: Budget, retry: bool
-    ) -> Any:
+    async def _run_once(self, script: Script, command: Command, wait_replicas: int, budget: Budget, retry: bool) -> Any:
         commands = [command]
         if wait_replicas:
             commands.append(("WAIT", wait_replicas, max(1, int(budget.left_seconds * 1000))))
@@ -232,7 +230,7 @@ class StoreClient:
                 seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
             async with asyncio.timeout(seconds):
                 pool = await self._topology.pool_for(key)
-                connection = await pool.get_connection()
+                connection = await connection_of(pool)
                 try:
                     await connection.send_packed_command(connection.pack_commands(commands))
                     replies: list[Any] = []

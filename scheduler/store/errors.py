@@ -89,7 +89,7 @@ _CODE = re.compile(r"^-?([A-Z][A-Z_]+)(?: |$)")
 _WRAPPED_CODE = re.compile(r"-([A-Z]{2,}) ")
 _LUA_LINE = re.compile(r'(?:user_script|\[string "[^"]*"\]):\s*(\d+):?\s*')
 _SCRIPT_TRAILER = re.compile(r",? ?script: [0-9a-f]{40}, on @user_script:(\d+)\.?$")
-_RUNNING = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?\d+: )?")
+_RUNNING = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?(?:\d+|\?): )?")
 _MAX_CLIENTS = "max number of clients reached"
 
 
@@ -165,7 +165,8 @@ def _judge_reply(error: redis_errors.ResponseError, where: str, script: Script |
 
 def _placed(text: str, script: Script) -> str:
     """The interpreter's message with the line of our file instead of the line of the sent text."""
-    message = _RUNNING.sub("", text).removeprefix("ERR ")
+    # The embedded interpreter appends its stack; the first line is the message.
+    message = _RUNNING.sub("", text).removeprefix("ERR ").partition("\n")[0]
     trailer = _SCRIPT_TRAILER.search(message)
     line = _LUA_LINE.search(message) or trailer
     message = _LUA_LINE.sub("", _SCRIPT_TRAILER.sub("", message)).strip()

@@ -7,64 +7,90 @@ and one script can reach all of it. What each key holds is told in `docs/redis-c
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from scheduler.errors import ConfigurationError
 
 DOMAIN_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DEFAULT_DOMAIN = "default"
 
-# Keys there is one of, and keys there is one of per id. The second hold `{}` where the id goes.
-SINGLE_KEYS = (
-    "settings",
-    "epoch",
-    "sequence",
-    "clock",
-    "nodes",
-    "loads",
-    "seen",
-    "silent",
-    "candidates",
-    "ready",
-    "connecting",
-    "unhealthy",
-    "last_resort",
-    "lingering",
-    "over_limit",
-    "removed",
-    "shapes",
-    "journal",
-    "reservations",
-    "expiry",
-    "finished",
-    "groups",
-    "groups:recent",
-    "cursors",
-    "bindings",
-    "assigned",
-    "templates",
-    "artifacts",
-    "replicas",
-    "stats",
-)
-KEYS_BY_ID = (
-    "node:{}",
-    "node:{}:reservations",
-    "node:{}:claims",
-    "node:{}:unnamed",
-    "node:{}:explained",
-    "node:{}:sandboxes",
-    "node:{}:assigned",
-    "shape:{}",
-    "reservation:{}",
-    "sandbox:{}",
-    "template:{}",
-)
+
+class _Key:
+    """A key there is one of in a domain."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, keys: Keys, owner: type[Keys]) -> str:
+        return keys.named(self.name)
+
+
+class _KeyById:
+    """A key there is one of per id; `{}` is where the id goes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[str], str]:
+        before, _, after = keys.named(self.name.replace("{}", "\0")).partition("\0")
+        return lambda identity: f"{before}{identity}{after}"
 
 
 class Keys:
     """Key names of `domain`; raises ConfigurationError for a domain that would not make a clean hash tag."""
 
     __slots__ = ("domain", "tag")
+
+    settings = _Key("settings")
+    sequence = _Key("sequence")
+    cursors = _Key("cursors")
+    stats = _Key("stats")
+    replicas = _Key("replicas")
+
+    # Nodes: the list, the rows ranking reads, and who may be chosen.
+    nodes = _Key("nodes")
+    loads = _Key("loads")
+    seen = _Key("seen")
+    silent = _Key("silent")
+    removed = _Key("removed")
+    candidates = _Key("candidates")
+    ready = _Key("ready")
+    waiting = _Key("waiting")
+    unhealthy = _Key("unhealthy")
+    last_resort = _Key("last_resort")
+    lingering = _Key("lingering")
+    over_limit = _Key("over_limit")
+    forgotten = _Key("forgotten")
+    node = _KeyById("node:{}")
+
+    # The shape index.
+    shapes = _Key("shapes")
+    shape = _KeyById("shape:{}")  # <cpu>:<memory_mb>, as the scripts write it
+    journal = _Key("journal")
+
+    # Reservations.
+    reservation = _KeyById("reservation:{}")
+    reservations = _Key("reservations")
+    expiry = _Key("expiry")
+    finished = _Key("finished")
+    sandbox = _KeyById("sandbox:{}")
+    node_reservations = _KeyById("node:{}:reservations")
+    node_claims = _KeyById("node:{}:claims")
+    node_unnamed = _KeyById("node:{}:unnamed")
+    node_explained = _KeyById("node:{}:explained")
+
+    # Bindings.
+    bindings = _Key("bindings")
+    assigned = _Key("assigned")
+    node_sandboxes = _KeyById("node:{}:sandboxes")
+    node_assigned = _KeyById("node:{}:assigned")
+
+    # Groups, templates, artifacts.
+    groups = _Key("groups")
+    groups_recent = _Key("groups:recent")
+    template = _KeyById("template:{}")
+    templates = _Key("templates")
+    artifacts = _Key("artifacts")
 
     def __init__(self, domain: str = DEFAULT_DOMAIN) -> None:
         if not DOMAIN_PATTERN.fullmatch(domain):
@@ -89,164 +115,10 @@ class Keys:
 
     @property
     def pattern(self) -> str:
-        """What SCAN takes to find every key of this domain."""
-        # A domain may hold no glob character, and `{` is none.
+        """What SCAN takes to find every key of this domain; a domain holds no glob character."""
         return f"{self.tag}:*"
 
-    # -- one of each ------------------------------------------------------------------------------------------
-
-    @property
-    def settings(self) -> str:
-        return self.named("settings")
-
-    @property
-    def epoch(self) -> str:
-        return self.named("epoch")
-
-    @property
-    def sequence(self) -> str:
-        return self.named("sequence")
-
-    @property
-    def clock(self) -> str:
-        return self.named("clock")
-
-    @property
-    def nodes(self) -> str:
-        return self.named("nodes")
-
-    @property
-    def loads(self) -> str:
-        return self.named("loads")
-
-    @property
-    def seen(self) -> str:
-        return self.named("seen")
-
-    @property
-    def silent(self) -> str:
-        return self.named("silent")
-
-    @property
-    def candidates(self) -> str:
-        return self.named("candidates")
-
-    @property
-    def ready(self) -> str:
-        return self.named("ready")
-
-    @property
-    def connecting(self) -> str:
-        return self.named("connecting")
-
-    @property
-    def unhealthy(self) -> str:
-        return self.named("unhealthy")
-
-    @property
-    def last_resort(self) -> str:
-        return self.named("last_resort")
-
-    @property
-    def lingering(self) -> str:
-        return self.named("lingering")
-
-    @property
-    def over_limit(self) -> str:
-        return self.named("over_limit")
-
-    @property
-    def removed(self) -> str:
-        return self.named("removed")
-
-    @property
-    def shapes(self) -> str:
-        return self.named("shapes")
-
-    @property
-    def journal(self) -> str:
-        return self.named("journal")
-
-    @property
-    def reservations(self) -> str:
-        return self.named("reservations")
-
-    @property
-    def expiry(self) -> str:
-        return self.named("expiry")
-
-    @property
-    def finished(self) -> str:
-        return self.named("finished")
-
-    @property
-    def groups(self) -> str:
-        return self.named("groups")
-
-    @property
-    def groups_recent(self) -> str:
-        return self.named("groups:recent")
-
-    @property
-    def cursors(self) -> str:
-        return self.named("cursors")
-
-    @property
-    def bindings(self) -> str:
-        return self.named("bindings")
-
-    @property
-    def assigned(self) -> str:
-        return self.named("assigned")
-
-    @property
-    def templates(self) -> str:
-        return self.named("templates")
-
-    @property
-    def artifacts(self) -> str:
-        return self.named("artifacts")
-
-    @property
-    def replicas(self) -> str:
-        return self.named("replicas")
-
-    @property
-    def stats(self) -> str:
-        return self.named("stats")
-
-    # -- one per id -------------------------------------------------------------------------------------------
-
-    def node(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}")
-
-    def node_reservations(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}:reservations")
-
-    def node_claims(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}:claims")
-
-    def node_unnamed(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}:unnamed")
-
-    def node_explained(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}:explained")
-
-    def node_sandboxes(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}:sandboxes")
-
-    def node_assigned(self, node_id: str) -> str:
-        return self.named(f"node:{node_id}:assigned")
-
-    def shape(self, shape: str) -> str:
-        """`shape` is `<cpu>:<memory_mb>`, as the scripts write it."""
-        return self.named(f"shape:{shape}")
-
-    def reservation(self, reservation_id: str) -> str:
-        return self.named(f"reservation:{reservation_id}")
-
-    def sandbox(self, sandbox_id: str) -> str:
-        return self.named(f"sandbox:{sandbox_id}")
-
-    def template(self, template_id: str) -> str:
-        return self.named(f"template:{template_id}")
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Every name after the tag, `{}` standing for an id."""
+        return tuple(part.name for part in vars(cls).values() if isinstance(part, _Key | _KeyById))

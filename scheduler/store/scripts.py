@@ -22,7 +22,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 # In a wheel the scripts lie inside the package; in a source tree or editable install, beside it.
 _FOLDERS = (_PACKAGE / "lua", _PACKAGE.parent / "lua")
 
-_INCLUDE = re.compile(r'^\s*--\s*@include\b\s*(.*?)\s*$')
+_INCLUDE = re.compile(r"^\s*--\s*@include\b\s*(.*?)\s*$")
 _INCLUDE_NAME = re.compile(r'^"([A-Za-z0-9_/]+?)(?:\.lua)?"$')
 _COMMENT = re.compile(r"^\s*--")
 SHEBANG = "#!lua"

@@ -10,11 +10,17 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from redis.asyncio import Sentinel
-from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import ClusterDownError, ConnectionError, MovedError, RedisError
+from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, RedisError
 
 from scheduler.store.address import Address, Credentials, Scheme
 from scheduler.store.embedded import embedded_pool
@@ -90,6 +96,12 @@ class Pools:
             await pool.aclose()
 
 
+async def connection_of(pool: ConnectionPool) -> AbstractConnection:
+    """A connected connection; give it back with `pool.release`."""
+    connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
+    return connection
+
+
 class FixedTopology:
     """One server, for good."""
 
@@ -118,7 +130,7 @@ class SentinelTopology:
         arguments["ssl"] = address.tls
         # Sentinels are small and near: one that does not answer within the connect timeout is passed over.
         arguments["socket_timeout"] = arguments["socket_connect_timeout"]
-        self._sentinel = Sentinel(list(address.hosts), sentinel_kwargs=arguments)
+        self._sentinel = Sentinel(list(address.hosts), sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
         self._primary: Host | None = None
 
     async def pool_for(self, key: str | None) -> ConnectionPool:
@@ -184,12 +196,12 @@ class ClusterTopology:
 
     async def _ask(self, seed: Host) -> list[Any]:
         pool = self._pools.at(seed)
-        connection = await pool.get_connection()
+        connection = await connection_of(pool)
         try:
             await connection.send_command("CLUSTER SLOTS")
             reply = await connection.read_response()
         finally:
             await pool.release(connection)
         if not isinstance(reply, list):
-            raise ConnectionError("CLUSTER SLOTS was not answered with a list")
+            raise InvalidResponse("CLUSTER SLOTS was not answered with a list")
         return reply
