@@ -35,8 +35,13 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             pool_size=values["store.pool_size"],
             connect_timeout_ms=values["store.connect_timeout"],
             operation_timeout_ms=values["store.operation_timeout"],
+            attempt_timeout_ms=values["store.attempt_timeout"],
             wait_replicas=values["durability.wait_replicas"],
             upstream_bindings=values["compat.upstream_bindings"],
+            tls_ca_file=values["store.tls.ca_file"],
+            tls_cert_file=values["store.tls.cert_file"],
+            tls_key_file=values["store.tls.key_file"],
+            tls_check_hostname=values["store.tls.check_hostname"],
         ),
         http=HttpSettings(
             listen=ListenAddress(values["http.host"], values["http.port"]),

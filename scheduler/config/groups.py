@@ -49,10 +49,15 @@ class StoreSettings:
     redis_read_addr: str | None = None
     domain: str = "default"
     pool_size: int = 64
-    connect_timeout_ms: int = 2_000
+    connect_timeout_ms: int = 1_000
     operation_timeout_ms: int = 5_000
+    attempt_timeout_ms: int = 2_000
     wait_replicas: int = 0
     upstream_bindings: bool = False
+    tls_ca_file: Path | None = None
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    tls_check_hostname: bool = True
 
     @property
     def is_embedded(self) -> bool:

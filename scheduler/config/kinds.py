@@ -203,17 +203,15 @@ def ledger_address() -> Kind[str]:
 
 
 def redact_url(address: str) -> str:
-    """The address without what is secret in it: the password, and any query's."""
+    """The address without what is secret in it: the login's password, and any in its query."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         return address
-    authority, slash, tail = rest.partition("/")
-    credentials, at, hosts = authority.rpartition("@")
-    if at:
-        user = credentials.partition(":")[0]
-        authority = f"{user}:***@{hosts}" if ":" in credentials else f"***@{hosts}"
-    tail = re.sub(r"(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", r"\1***", tail)
-    return f"{scheme}://{authority}{slash}{tail}"
+    login, at, place = rest.rpartition("@")  # the last @, so that a password holding one is hidden whole
+    user, colon, _ = login.partition(":")
+    login = f"{user}:***" if colon else "***" if at else ""
+    place = re.sub(r"(?i)(password=)[^&]*", r"\1***", place)
+    return f"{scheme}://{login}{at}{place}"
 
 
 def file() -> Kind[Path]:

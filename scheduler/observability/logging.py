@@ -1,0 +1,115 @@
+"""Structured logs: one event name, then fields, through one pipe for every library.
+
+    log = get_logger(__name__)
+    log.info("reservation confirmed", reservation_id=…, sandbox_id=…)
+
+`bound(request_id=…)` adds fields to everything that is logged inside it, in this task and
+those it starts. A field whose name says that it is secret is never written out.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+import structlog
+
+Event = MutableMapping[str, Any]
+
+_SECRET_FIELDS = ("password", "secret", "token", "authorization", "api_key", "x-api-key", "cookie")
+_HIDDEN = "***"
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """A logger of the standard tree, so that levels and capture work as everywhere in Python."""
+    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    return logger
+
+
+@contextmanager
+def bound(**fields: Any) -> Iterator[None]:
+    """Fields for every event logged inside; None values are left out."""
+    with structlog.contextvars.bound_contextvars(
+        **{name: value for name, value in fields.items() if value is not None}
+    ):
+        yield
+
+
+def configure_logging(level: str, form: str, stream: TextIO | None = None) -> None:
+    """Once per process. `form`: json, console, or auto (console on a terminal, else JSON).
+
+    Logs go to standard error: standard output belongs to what a command prints."""
+    stream = stream or sys.stderr
+    on_terminal = stream.isatty()
+    as_json = form == "json" or (form == "auto" and not on_terminal)
+    shared = _processors()
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(as_json, on_terminal)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    _tame_libraries()
+
+
+def _processors() -> list[Any]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        hide_secrets,
+    ]
+
+
+def _rendering(as_json: bool, on_terminal: bool) -> list[Any]:
+    if not as_json:
+        return [structlog.dev.ConsoleRenderer(colors=on_terminal)]
+    return [
+        structlog.processors.dict_tracebacks,
+        structlog.processors.EventRenamer("message"),
+        structlog.processors.JSONRenderer(),
+    ]
+
+
+def hide_secrets(_: Any, __: str, event: Event) -> Event:
+    """By the field's name, at any depth. Values are made safe where they arise; this is the net below."""
+    for name, value in event.items():
+        event[name] = _hidden(name, value)
+    return event
+
+
+def _hidden(name: str, value: Any) -> Any:
+    if any(secret in name.lower() for secret in _SECRET_FIELDS) and not name.endswith(("_file", "_count")):
+        return _HIDDEN
+    if isinstance(value, Mapping):
+        return {inner: _hidden(str(inner), content) for inner, content in value.items()}
+    return value
+
+
+def _tame_libraries() -> None:
+    """Their loggers speak through the root handler, and only where they have something to say."""
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "grpc", "asyncio", "kubernetes_asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = True
+    # Requests are logged by the HTTP layer with their request id; start and stop by the replica.
+    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
