@@ -1,0 +1,84 @@
+# Every target sets up what it needs: a virtual environment in .venv, from Python 3.11 or later and nothing else.
+
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+RUN := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint format types proto bench faults soak secrets audit check wheel clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUN) ## the main job, live, on the embedded ledger
+	@$(BIN)/agentenv-scheduler demo $(ARGS)
+
+test: $(DEV) ## every test but faults and soak; on redis-server from the PATH, else on a bundled server
+	@$(PYTEST) -m "not faults and not soak" $(ARGS)
+
+quick: $(DEV) ## the tests that are quick
+	@$(PYTEST) -m "not slow and not faults and not soak" $(ARGS)
+
+faults: $(DEV) ## break real servers and replicas on purpose
+	@$(PYTEST) -m faults $(ARGS)
+
+soak: $(DEV) ## twenty minutes of hostile input
+	@SCHEDULER_TEST_HYPOTHESIS=soak $(PYTEST) -m soak --timeout 3600 $(ARGS)
+
+lint: $(DEV) ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(DEV) ## let ruff put it right
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(DEV) ## mypy, strict
+	@$(BIN)/mypy
+
+proto: $(DEV) ## generate the gRPC code from proto/
+	@$(BIN)/python -m scheduler.api.grpc.generate
+
+bench: $(DEV) ## what a placement costs inside Redis
+	@$(BIN)/agentenv-scheduler bench schedule $(ARGS)
+
+# Passwords of throw-away loopback servers are part of the tests; keys of a known form belong nowhere.
+ENTROPY := --disable-plugin HexHighEntropyString --disable-plugin Base64HighEntropyString
+secrets: $(DEV) ## look for secrets in what git tracks
+	@git ls-files -z | xargs -0 $(BIN)/detect-secrets-hook $(ENTROPY) --disable-plugin KeywordDetector \
+		--disable-plugin BasicAuthDetector
+	@git ls-files -z -- . ':!tests' ':!docs' | xargs -0 $(BIN)/detect-secrets-hook $(ENTROPY)
+
+audit: $(DEV) ## known weaknesses in what we depend on; needs the internet
+	@$(BIN)/python -m pip install --quiet --editable '.[audit]'
+	@$(BIN)/pip-audit --skip-editable
+
+check: lint types test ## what must pass before a commit
+
+wheel: $(DEV) ## dist/*.whl
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## forget the environment and what was built
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# Kept as files so that an environment is made once, and brought up to date when pyproject.toml changes.
+$(RUN): pyproject.toml | $(BIN)/python
+	@echo "Installing agentenv-scheduler into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "Installing agentenv-scheduler and its tools into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(RUN) $@
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or later is needed; none was found (make PYTHON=/path/to/python3)."; exit 1; fi
+	@$(PYTHON) -m venv $(VENV) >$(VENV).log 2>&1 && rm -f $(VENV).log || { \
+		cat $(VENV).log; rm -rf $(VENV) $(VENV).log; \
+		echo; echo "$(PYTHON) could not make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; \
+		exit 1; }
