@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError
 
 from scheduler.errors import Overloaded, StoreUnavailable
 from scheduler.store import server
 from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
-from scheduler.store.errors import judge
+from scheduler.store.errors import TooFewReplicas, judge
 from scheduler.store.options import StoreOptions
 from scheduler.store.scripts import Script, ScriptLibrary
 from scheduler.store.topology import Topology, connection_of, open_topology
@@ -120,10 +121,15 @@ class StoreClient:
         if self.home_key is None:
             self.home_key = settings_key
         budget = Budget(self.options.operation_timeout_ms)
-        command = ("EVALSHA", script.sha, 1, settings_key, *args)
-        wait_replicas = self.options.wait_replicas if durable and not self.embedded else 0
+        call = _Call(
+            commands=(("EVALSHA", script.sha, 1, settings_key, *args),),
+            key=settings_key,
+            script=script,
+            wait_replicas=self.options.wait_replicas if durable and not self.embedded else 0,
+            retry=retry,
+        )
         while True:
-            reply = await self._run_once(script, command, wait_replicas, budget, retry)
+            reply = await self._run_once(call, budget)
             if not (isinstance(reply, list) and reply and reply[0] == AGAIN):
                 return reply if isinstance(reply, list) else [reply]
             self.statistics.backlog_slices += 1
@@ -132,28 +138,19 @@ class StoreClient:
             if budget.over:
                 raise Overloaded("a backlog is being worked off; ask again")
 
-    async def _run_once(self, script: Script, command: Command, wait_replicas: int, budget: Budget, retry: bool) -> Any:
-        commands = [command]
-        if wait_replicas:
-            commands.append(("WAIT", wait_replicas, max(1, int(budget.left_seconds * 1000))))
+    async def _run_once(self, call: _Call, budget: Budget) -> Any:
         try:
-            replies = await self._attempt(commands, budget, str(command[3]), script, retry)
-        except _ScriptUnknown:
+            return (await self._attempt(call, budget))[0]
+        except _ScriptUnknown as unknown:
             self.statistics.scripts_reloaded += 1
-            replies = await self._attempt(
-                [("SCRIPT", "LOAD", script.text), *commands], budget, str(command[3]), script, retry
-            )
-            replies = replies[1:]
-        if wait_replicas and int(replies[1]) < wait_replicas:
-            raise StoreUnavailable(
-                f"written, but only {replies[1]} of {wait_replicas} replicas have it; the same call may be repeated"
-            )
-        return replies[0]
+            load: Command = ("SCRIPT", "LOAD", unknown.script.text)
+            return (await self._attempt(replace(call, commands=(load, *call.commands)), budget))[1]
 
     # -- plain commands ---------------------------------------------------------------------------------------
 
     async def command(self, *args: Argument, retry: bool = True) -> Any:
-        """One command. In a cluster it goes where its first key of the ledger lives."""
+        """One command, repeated when the connection fails unless `retry` is False: then for what must not happen
+        twice. In a cluster it goes where its first key of the ledger lives."""
         return (await self.pipeline([args], retry=retry))[0]
 
     async def pipeline(self, commands: Sequence[Command], *, retry: bool = True) -> list[Any]:
@@ -162,11 +159,11 @@ class StoreClient:
             return []
         budget = Budget(self.options.operation_timeout_ms)
         key = next((str(arg) for command in commands for arg in command[1:] if _is_ledger_key(arg)), self.home_key)
-        return await self._attempt(commands, budget, key, None, retry)
+        return await self._attempt(_Call(tuple(commands), key, retry=retry), budget)
 
     async def ping(self) -> None:
         """Returns when the server answered; one attempt, within the connect timeout."""
-        await self._attempt([("PING",)], Budget(self.options.connect_timeout_ms), self.home_key, None, retry=False)
+        await self._attempt(_Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms))
 
     async def info(self, section: str = "server") -> dict[str, str]:
         """One section of INFO as text; empty on the embedded ledger, which has none."""
@@ -199,53 +196,50 @@ class StoreClient:
 
     # -- attempts ---------------------------------------------------------------------------------------------
 
-    async def _attempt(
-        self, commands: Sequence[Command], budget: Budget, key: str | None, script: Script | None, retry: bool
-    ) -> list[Any]:
+    async def _attempt(self, call: _Call, budget: Budget) -> list[Any]:
+        """Exchange until it succeeds, cannot succeed, or time is over."""
+        where = str(self.address)
         while True:
             try:
-                return await self._exchange(commands, budget, key, whole_budget=not retry)
+                return await self._exchange(call, budget)
             except NoScriptError as error:
-                if script is not None:
-                    raise _ScriptUnknown from error
+                if call.script is not None:
+                    raise _ScriptUnknown(call.script) from error
                 failure: Exception = error
-            except (RedisError, OSError, TimeoutError, UnicodeEncodeError) as error:
+            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas) as error:
                 failure = error
-            verdict = judge(failure, str(self.address), script)
+            verdict = judge(failure, where, call.script)
             if verdict.relocate:
-                self._topology.relocate(key, failure)
-            if not (retry and verdict.retry and await budget.pause()):
+                await self._topology.relocate(call.key, failure)
+            if not (call.retry and verdict.retry and await budget.pause()):
                 self.statistics.failures += 1
                 raise verdict.error from failure
             self.statistics.retries += 1
 
-    async def _exchange(
-        self, commands: Sequence[Command], budget: Budget, key: str | None, *, whole_budget: bool
-    ) -> list[Any]:
+    async def _exchange(self, call: _Call, budget: Budget) -> list[Any]:
         """One attempt: a connection, all commands in one write, all replies. Raises what the first bad reply says."""
         async with self._turn(budget):
             self.statistics.attempts += 1
             seconds = budget.left_seconds
-            if not whole_budget:
+            if call.retry:
                 seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
+            commands = list(call.commands)
+            if call.wait_replicas:
+                # The server gives up a little before this attempt does, and tells how many replicas it was.
+                commands.append(("WAIT", call.wait_replicas, max(1, int(seconds * 900))))
             async with asyncio.timeout(seconds):
-                pool = await self._topology.pool_for(key)
+                pool = await self._topology.pool_for(call.key)
                 connection = await connection_of(pool)
                 try:
                     await connection.send_packed_command(connection.pack_commands(commands))
-                    replies: list[Any] = []
-                    for _ in commands:
-                        try:
-                            replies.append(await connection.read_response())
-                        except RedisError as error:
-                            if not connection.is_connected:
-                                raise
-                            replies.append(error)
+                    replies = [await _reply_of(connection) for _ in commands]
                 finally:
                     await pool.release(connection)
         for reply in replies:
             if isinstance(reply, RedisError):
                 raise reply
+        if call.wait_replicas and replies.pop() < call.wait_replicas:
+            raise TooFewReplicas(call.wait_replicas)
         return replies
 
     @asynccontextmanager
@@ -269,8 +263,33 @@ class StoreClient:
             self._slots.release()
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one attempt sends. `key`: where in a cluster; `script`: whose errors these would be."""
+
+    commands: tuple[Command, ...]
+    key: str | None
+    script: Script | None = None
+    wait_replicas: int = 0
+    retry: bool = True
+
+
 class _ScriptUnknown(Exception):
     """The server has not seen the script yet, or has forgotten it."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script.name)
+        self.script = script
+
+
+async def _reply_of(connection: AbstractConnection) -> Any:
+    """One reply; an error reply is a value here, so that the replies after it are read as well."""
+    try:
+        return await connection.read_response()
+    except RedisError as error:
+        if not connection.is_connected:
+            raise
+        return error
 
 
 def _is_ledger_key(argument: Argument) -> bool:

@@ -1,16 +1,23 @@
 """The ledger inside the process: fakeredis with a Lua 5.1 interpreter, for a first run and for tests.
 
-Commands run at once, on the event loop, one after the other: a script is as atomic as on a server. Nothing
-survives the process, and nothing is shared with another.
+Commands run at once, on the event loop, one after the other: a script is as atomic as on a server, and nothing
+else of the process runs meanwhile (about a millisecond). Nothing survives the process, and nothing is shared
+with another.
 """
 
 from __future__ import annotations
 
-from fakeredis import FakeServer
+from collections.abc import Callable
+from typing import Any
+
+from fakeredis import FakeRedis, FakeServer
 from fakeredis.aioredis import FakeAsyncRedisConnection
 from redis.asyncio.connection import ConnectionPool
 
 VERSION = (7, 0)
+# Scripts between two full collections of the interpreter's garbage.
+_COLLECT_EVERY = 500
+_COLLECT = "collectgarbage()"
 
 _shared: list[FakeServer] = []
 
@@ -29,10 +36,48 @@ def shared_server() -> FakeServer:
 
 def embedded_pool(server: FakeServer | None) -> ConnectionPool:
     """Connections to `server`, or to the one this process shares."""
+    server = server or shared_server()
+    _compile_once(server)
     return ConnectionPool(
         connection_class=FakeAsyncRedisConnection,
-        server=server or shared_server(),
-        version=VERSION,
-        server_type="redis",
+        server=server,
+        version=server.version,
+        server_type=server.server_type,
         protocol=2,
     )
+
+
+def _compile_once(server: FakeServer) -> None:
+    """Keep compiled scripts: fakeredis compiles the whole text anew for every call and then collects all garbage,
+    which takes most of a short script's time. It has no setting for this, so its interpreter is wrapped; a version
+    that keeps it elsewhere is left as it is, and is merely slower."""
+    if not isinstance(getattr(server, "_lua_runtime", None), _CompilingRuntime):
+        # The interpreter is made with the first script.
+        FakeRedis(server=server, version=server.version).eval("return 1", 0)
+        if hasattr(server, "_lua_runtime"):
+            server._lua_runtime = _CompilingRuntime(server._lua_runtime)  # noqa: SLF001 - see above
+
+
+class _CompilingRuntime:
+    """A Lua interpreter whose `execute` compiles each text once. Everything else is the interpreter's own."""
+
+    def __init__(self, runtime: Any) -> None:
+        self._runtime = runtime
+        self._compiled: dict[bytes, Callable[[], Any]] = {}
+        self._since_collection = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def execute(self, text: bytes | str) -> Any:
+        if text == _COLLECT:
+            self._since_collection += 1
+            if self._since_collection < _COLLECT_EVERY:
+                return None
+            self._since_collection = 0
+            return self._runtime.execute(text)
+        code = text.encode() if isinstance(text, str) else text
+        compiled = self._compiled.get(code)
+        if compiled is None:
+            compiled = self._compiled[code] = self._runtime.compile(code)
+        return compiled()

@@ -93,6 +93,14 @@ _RUNNING = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\
 _MAX_CLIENTS = "max number of clients reached"
 
 
+class TooFewReplicas(Exception):
+    """WAIT ended before `wanted` replicas had the write."""
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """`retry`: another attempt may succeed. `relocate`: ask again where the ledger is before it."""
@@ -106,6 +114,9 @@ def judge(error: BaseException, where: str, script: Script | None = None) -> Ver
     """What `error`, met while talking to the ledger at `where` (already redacted), means."""
     if isinstance(error, SchedulerError):
         return Verdict(error)
+    if isinstance(error, TooFewReplicas):
+        text = f"written, but fewer than {error.wanted} replicas have it; repeat the same call"
+        return Verdict(StoreUnavailable(f"the ledger at {where}: {text}"), retry=True)
     if isinstance(error, UnicodeEncodeError):
         return Verdict(InvalidRequest("a text holds characters that are no valid Unicode"))
     if isinstance(error, redis_errors.AuthenticationError):

@@ -7,6 +7,7 @@ of a move, `relocate` makes the next `pool_for` ask again.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from redis.asyncio import Sentinel
@@ -20,7 +21,7 @@ from redis.asyncio.connection import (
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, RedisError
+from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, RedisError, ResponseError
 
 from scheduler.store.address import Address, Credentials, Scheme
 from scheduler.store.embedded import embedded_pool
@@ -33,7 +34,7 @@ class Topology(Protocol):
     async def pool_for(self, key: str | None) -> ConnectionPool:
         """Connections to the server that holds `key`; None: any server of the ledger."""
 
-    def relocate(self, key: str | None, error: BaseException) -> None:
+    async def relocate(self, key: str | None, error: BaseException) -> None:
         """Where the ledger is may have changed."""
 
     async def close(self) -> None: ...
@@ -62,8 +63,13 @@ class Pools:
             "ssl_keyfile": options.tls_key_file,
             "ssl_check_hostname": options.tls_check_hostname,
         }
-        self._connect_timeout = options.connect_timeout_ms / 1000
+        self.connect_timeout = options.connect_timeout_ms / 1000
         self._by_host: dict[Host, ConnectionPool] = {}
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The servers connected to so far."""
+        return tuple(self._by_host)
 
     def at(self, host: Host) -> ConnectionPool:
         pool = self._by_host.get(host)
@@ -84,7 +90,7 @@ class Pools:
             "username": credentials.username,
             "password": credentials.password,
             "socket_timeout": None,
-            "socket_connect_timeout": self._connect_timeout,
+            "socket_connect_timeout": self.connect_timeout,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
             "driver_info": None,
@@ -111,8 +117,10 @@ class FixedTopology:
     async def pool_for(self, key: str | None) -> ConnectionPool:
         return self._pool
 
-    def relocate(self, key: str | None, error: BaseException) -> None:
-        """It cannot have moved."""
+    async def relocate(self, key: str | None, error: BaseException) -> None:
+        """The address is the same, but another server may stand behind it: connect anew."""
+        if isinstance(error, ResponseError):
+            await self._pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
         await self._pool.aclose()
@@ -139,7 +147,7 @@ class SentinelTopology:
             self._primary = (str(host), int(port))
         return self._pools.at(self._primary)
 
-    def relocate(self, key: str | None, error: BaseException) -> None:
+    async def relocate(self, key: str | None, error: BaseException) -> None:
         self._primary = None
 
     async def close(self) -> None:
@@ -167,7 +175,7 @@ class ClusterTopology:
             self._primaries[slot] = await self._find(slot)
         return self._pools.at(self._primaries[slot])
 
-    def relocate(self, key: str | None, error: BaseException) -> None:
+    async def relocate(self, key: str | None, error: BaseException) -> None:
         if key is None:
             self._primaries.clear()
             return
@@ -180,11 +188,12 @@ class ClusterTopology:
         await self._pools.close()
 
     async def _find(self, slot: int) -> Host:
-        """Ask one seed after the other; the last failure is the one that is told."""
+        """Ask one server after the other, the configured ones first; the last failure is the one that is told."""
         failure: Exception = ClusterDownError("CLUSTERDOWN Hash slot not served")
-        for seed in self._seeds:
+        for seed in dict.fromkeys((*self._seeds, *self._pools.hosts)):
             try:
-                ranges = await self._ask(seed)
+                async with asyncio.timeout(self._pools.connect_timeout):
+                    ranges = await self._ask(seed)
             except (RedisError, OSError) as error:
                 failure = error
                 continue
