@@ -1,0 +1,11 @@
+"""The scheduler once more, in the plainest Python: what property tests hold the ledger to.
+
+Nothing here is fast, lazy or shared. Totals are summed anew each time they are asked for,
+candidates are sorted whole, time passes at once for everything. It is written from
+`docs/architecture.md`, not from the scripts, and never ships.
+"""
+
+from tests.support.model.facts import ModelGroup, ModelNode, ModelReservation, Totals
+from tests.support.model.model import Model, Refusal, Verdict
+
+__all__ = ["Model", "ModelGroup", "ModelNode", "ModelReservation", "Refusal", "Totals", "Verdict"]

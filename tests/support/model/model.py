@@ -1,0 +1,236 @@
+"""The model itself: discovery, reports, placements, reservations, time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.domain.node import NodeAddress, NodeSnapshot
+from scheduler.domain.placement import ScheduleRequest
+from scheduler.domain.reservation import Lifecycle, ReservationState
+from scheduler.domain.sandbox import Template
+from scheduler.domain.settings import LedgerSettings
+from tests.support.model.choosing import Choice, Chooser, Cursors, resolve, used_up
+from tests.support.model.facts import Explained, ModelGroup, ModelNode, ModelReservation, Totals
+from tests.support.model.ranking import Request
+
+
+@dataclass
+class Verdict:
+    """What a placement must come to. `acceptable`: under `random` any of these would do."""
+
+    node_id: str
+    endpoint: str
+    degraded: bool
+    reservation: ModelReservation | None
+    acceptable: frozenset[str]
+
+
+class Refusal(Exception):
+    """No node may be chosen; `reasons` counts every discovered node once."""
+
+    def __init__(self, reasons: Counter[str]) -> None:
+        super().__init__(dict(reasons))
+        self.reasons = dict(reasons)
+
+
+class Model:
+    """One domain. Every method takes effect at once and for everything, at `now_ms`."""
+
+    def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
+        self.settings = settings
+        self.now_ms = now_ms
+        self.nodes: dict[str, ModelNode] = {}
+        self.removed_at: dict[str, int] = {}
+        self.reservations: list[ModelReservation] = []
+        self.cursors = Cursors()
+        self.groups: dict[str, ModelGroup] = {}
+        self.templates: dict[str, Template] = dict(settings.templates)
+
+    # Time
+
+    def advance(self, ms: int) -> None:
+        """Let time pass: deadlines come, removed nodes are given up."""
+        self.now_ms += ms
+        for reservation in self.reservations:
+            if reservation.open:
+                self._end_by_time(reservation)
+
+    def _end_by_time(self, reservation: ModelReservation) -> None:
+        removed_at = self.removed_at.get(reservation.node_id)
+        gave_up = removed_at is not None and removed_at + self.settings.report_ttl_ms <= self.now_ms
+        due = reservation.deadline_ms <= self.now_ms
+        if due or gave_up:
+            pending = reservation.state is ReservationState.PENDING
+            by_deadline = "deadline" if pending else "unobserved"
+            self.finish(
+                reservation,
+                ReservationState.EXPIRED if pending else ReservationState.SETTLED,
+                by_deadline if due else "node_removed",
+            )
+
+    # Discovery
+
+    def set_node(self, address: NodeAddress, lingering: bool) -> None:
+        node = self.nodes.setdefault(address.node_id, ModelNode(address.node_id, address.endpoint, lingering))
+        node.endpoint, node.lingering = address.endpoint, lingering
+        self.removed_at.pop(address.node_id, None)
+
+    def replace_nodes(self, active: Iterable[NodeAddress], lingering: Iterable[NodeAddress]) -> None:
+        """The whole list in one step; an id in both lists is lingering."""
+        listed = {address.node_id: (address, False) for address in active}
+        listed |= {address.node_id: (address, True) for address in lingering}
+        for node_id in set(self.nodes) - set(listed):
+            self.remove_node(node_id)
+        for address, drains in listed.values():
+            self.set_node(address, drains)
+
+    def remove_node(self, node_id: str) -> None:
+        """The observation goes at once, reservations one report_ttl later unless it is back."""
+        del self.nodes[node_id]
+        self.removed_at[node_id] = self.now_ms
+
+    def unregister(self, node_id: str) -> None:
+        """Forget the report; the node stays listed, and so do its reservations."""
+        node = self.nodes[node_id]
+        node.snapshot, node.instance, node.sequence, node.explained = None, "", None, Explained()
+
+    # Reports
+
+    def heartbeat(self, node_id: str, instance: str, snapshot: NodeSnapshot, roster: Iterable[str] | None) -> None:
+        """Install a report; what it accounts for stops counting in the same step."""
+        node = self.nodes[node_id]
+        restarted = node.snapshot is not None and (
+            node.instance != instance or snapshot.create_successes < node.snapshot.create_successes
+        )
+        if node.snapshot is not None and not restarted:
+            by_roster = roster is not None
+            credit = self._credit(node, node.snapshot, snapshot, by_roster)
+            self._acknowledge(node_id, credit, by_roster)
+        node.snapshot, node.instance, node.last_seen_ms = snapshot, instance, self.now_ms
+        node.explained = Explained()
+
+    def _credit(self, node: ModelNode, before: NodeSnapshot, after: NodeSnapshot, by_roster: bool) -> Totals:
+        """Growth since the last report, less what others explain of it."""
+        explained = node.explained
+        for reservation in self.open_on(node.node_id):
+            if not self._told_by_counters(reservation, by_roster):
+                explained.add(reservation.cpu, reservation.memory)
+        credit = Totals(
+            after.allocated_cpu - before.allocated_cpu - explained.totals.cpu,
+            after.allocated_memory_bytes - before.allocated_memory_bytes - explained.totals.memory,
+            after.create_successes - before.create_successes - explained.totals.count,
+        )
+        if explained.any_cpu:
+            credit.cpu = min(credit.cpu, 0)
+        if explained.any_memory:
+            credit.memory = min(credit.memory, 0)
+        return credit
+
+    def _told_by_counters(self, reservation: ModelReservation, by_roster: bool) -> bool:
+        """Whether counters may end it: nobody will confirm, or no roster can tell it by id."""
+        if reservation.lifecycle is Lifecycle.HEARTBEAT:
+            return True
+        return reservation.state is ReservationState.CONFIRMED and not by_roster
+
+    def _acknowledge(self, node_id: str, credit: Totals, by_roster: bool) -> None:
+        """Oldest first: successes take counts, growth takes CPUs and bytes of counted ones."""
+        creditable = [r for r in self.open_on(node_id) if self._told_by_counters(r, by_roster)]
+        for reservation in creditable:
+            if reservation.held.count and credit.count > 0:
+                reservation.held.count = 0
+                credit.count -= 1
+        for reservation in creditable:
+            if reservation.held.count == 0 and 0 < reservation.held.cpu <= credit.cpu:
+                credit.cpu -= reservation.held.cpu
+                reservation.held.cpu = 0
+            if reservation.held.count == 0 and 0 < reservation.held.memory <= credit.memory:
+                credit.memory -= reservation.held.memory
+                reservation.held.memory = 0
+            if reservation.held == Totals():
+                reservation.settled_by_counters = True
+                self.finish(reservation, ReservationState.SETTLED, "counters")
+
+    # Placement
+
+    def chooser(self) -> Chooser:
+        return Chooser(self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups)
+
+    def schedule(self, request: ScheduleRequest, chosen: str | None = None) -> Verdict:
+        """Choose, reserve, move cursors. `chosen`: what a random strategy took, if acceptable."""
+        wanted = resolve(request, self.settings, self.templates)
+        choice = self.chooser().choose(request, wanted)
+        if choice.node is None:
+            raise Refusal(choice.reasons)
+        node = self.nodes[chosen] if chosen in choice.acceptable and chosen is not None else choice.node
+        self._move_cursor(choice, node)
+        reservation = self._reserve(request, wanted, node, choice) if wanted.creation else None
+        return Verdict(node.node_id, node.endpoint, choice.degraded, reservation, choice.acceptable)
+
+    def _move_cursor(self, choice: Choice, node: ModelNode) -> None:
+        if choice.moves in {"ties", "ordinary_ties"}:
+            self.cursors.counters[choice.moves] += 1
+        elif choice.moves is not None:
+            self.cursors.chosen[choice.moves] = node.node_id
+
+    def _reserve(self, request: ScheduleRequest, wanted: Request, node: ModelNode, choice: Choice) -> ModelReservation:
+        ttl_ms = request.reservation_ttl_ms or self.settings.placement_reservation_ttl_ms
+        reservation = ModelReservation(
+            node_id=node.node_id,
+            lifecycle=request.lifecycle,
+            cpu=wanted.cpu,
+            memory=wanted.memory,
+            created_at_ms=self.now_ms,
+            deadline_ms=self.now_ms + ttl_ms,
+            ttl_ms=ttl_ms,
+            held=Totals(wanted.cpu, wanted.memory, 1),
+        )
+        self.reservations.append(reservation)
+        if choice.group is not None:
+            self._commit_group(choice, reservation)
+        return reservation
+
+    def _commit_group(self, choice: Choice, reservation: ModelReservation) -> None:
+        group = choice.group
+        assert group is not None
+        self.groups.pop(group.key, None)
+        reservation.group, reservation.group_charge = group, choice.group_charge
+        self._charge(reservation, 1)
+        if not used_up(group, self.settings):
+            self.groups[group.key] = group  # last in the dict: most recently used
+            while len(self.groups) > self.settings.groups.max_open_groups:
+                self.groups.pop(next(iter(self.groups)))
+
+    def _charge(self, reservation: ModelReservation, direction: int) -> None:
+        group = reservation.group
+        assert group is not None
+        group.count += direction
+        group.cpu += direction * reservation.group_charge[0]
+        group.memory_mb += direction * reservation.group_charge[1]
+        reservation.group_charged = direction > 0
+
+    # Reservations
+
+    def finish(self, reservation: ModelReservation, state: ReservationState, reason: str) -> None:
+        """The one way a reservation stops counting."""
+        reservation.state, reservation.reason, reservation.held = state, reason, Totals()
+        explicit = reservation.lifecycle is Lifecycle.EXPLICIT
+        node = self.nodes.get(reservation.node_id)
+        if node is not None and (explicit or reason == "listed"):
+            node.explained.add(reservation.cpu, reservation.memory)
+        if state is ReservationState.CANCELLED or (state is ReservationState.EXPIRED and explicit):
+            if reservation.group_charged and self.group_is_open(reservation):
+                self._charge(reservation, -1)
+            reservation.group_charged = False
+
+    def group_is_open(self, reservation: ModelReservation) -> bool:
+        group = reservation.group
+        return group is not None and self.groups.get(group.key) is group
+
+    def open_on(self, node_id: str) -> list[ModelReservation]:
+        """Oldest first."""
+        return [r for r in self.reservations if r.open and r.node_id == node_id]
+
+    def pending(self, node_id: str) -> Totals:
+        return sum((reservation.held for reservation in self.open_on(node_id)), Totals())

@@ -1,0 +1,147 @@
+"""Which nodes may be chosen, and in which order: classes, limits, admission, pressure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from scheduler.domain.node import NodeSnapshot, NodeStatus
+from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
+from tests.support.model.facts import ModelNode, Totals
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request after templates and defaults were looked up. Memory is in bytes; 0: not stated."""
+
+    creation: bool
+    cpu: int
+    memory: int
+
+
+class Rank(IntEnum):
+    """The classes of `least_loaded`, best first."""
+
+    KNOWN = 0
+    UNKNOWN = 1
+    UNFIT = 2
+
+
+def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:
+    """Strictly above any stated limit. A node that never reported passes."""
+    if snapshot is None:
+        return False
+
+    def percent(part: int, whole: int) -> int:
+        return part * 100 // whole if whole > 0 else 0
+
+    figures = {
+        "max_sandbox_count": snapshot.sandbox_count,
+        "max_sandbox_starting_count": snapshot.sandbox_starting_count,
+        "max_cpu_used_percent": snapshot.cpu_percent,
+        "max_cpu_allocated_percent": percent(snapshot.allocated_cpu, snapshot.cpu_count),
+        "max_memory_used_percent": percent(snapshot.memory_used_bytes, snapshot.memory_total_bytes),
+        "max_memory_allocated_percent": percent(snapshot.allocated_memory_bytes, snapshot.memory_total_bytes),
+        "max_sandbox_count_including_paused": snapshot.sandbox_count + snapshot.paused_sandbox_count,
+        "max_allocated_cpu_including_paused": snapshot.allocated_cpu + snapshot.paused_allocated_cpu,
+        "max_allocated_memory_bytes_including_paused": (
+            snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes
+        ),
+    }
+    stated = {name: getattr(limit, name) for name in figures}
+    return any(bound is not None and figures[name] > bound for name, bound in stated.items())
+
+
+def node_class(node: ModelNode, now_ms: int, settings: LedgerSettings) -> str:
+    """lingering, unhealthy, over_limit, ready or connecting; the first that applies."""
+    if node.lingering:
+        return "lingering"
+    status = node.status(now_ms, settings.report_ttl_ms)
+    if status is NodeStatus.UNHEALTHY:
+        return "unhealthy"
+    if over_limit(settings.node_resource_limit, node.snapshot):
+        return "over_limit"
+    return "ready" if status is NodeStatus.READY else "connecting"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """CPU or memory of one node. `capacity` None: not known. `bounded`: admission looks at it."""
+
+    capacity: int | None
+    bounded: bool
+    load: int
+    pending: int
+    requested: int
+
+    @property
+    def fits(self) -> bool:
+        if self.capacity is None or not self.bounded:
+            return True
+        if self.requested == 0:
+            return self.load + self.pending < self.capacity
+        return self.load + self.pending + self.requested <= self.capacity
+
+    @property
+    def needed_but_unknown(self) -> bool:
+        return self.capacity is None and self.requested + self.pending > 0
+
+    @property
+    def pressure(self) -> float | None:
+        if self.capacity is None:
+            return None
+        projected = self.load + self.pending + self.requested
+        return projected / self.capacity if self.capacity else (float("inf") if projected else 0.0)
+
+
+def dimensions(
+    snapshot: NodeSnapshot | None, pending: Totals, request: Request, settings: LedgerSettings
+) -> tuple[Dimension, Dimension]:
+    """CPU first, memory second."""
+    report = snapshot or NodeSnapshot()
+    return (
+        Dimension(
+            _effective(report.cpu_count, settings.overcommit_cpu),
+            settings.overcommit_cpu is not None,
+            report.allocated_cpu + report.paused_allocated_cpu,
+            pending.cpu,
+            request.cpu,
+        ),
+        Dimension(
+            _effective(report.memory_total_bytes, settings.overcommit_memory),
+            settings.overcommit_memory is not None,
+            report.allocated_memory_bytes + report.paused_allocated_memory_bytes,
+            pending.memory,
+            request.memory,
+        ),
+    )
+
+
+def _effective(advertised: int, per_mille: int | None) -> int | None:
+    if advertised <= 0:
+        return None
+    return advertised if per_mille is None else advertised * per_mille // 1000
+
+
+def insufficient(cpu: Dimension, memory: Dimension) -> str | None:
+    """The first dimension that has no room, as refusals name it."""
+    if not cpu.fits:
+        return "insufficient_cpu"
+    return None if memory.fits else "insufficient_memory"
+
+
+# Class, pressure, starting + pending, running, paused: equal keys are a tie.
+RankKey = tuple[Rank, float, int, int, int]
+
+
+def rank_key(node: ModelNode, connecting: bool, pending: Totals, request: Request, settings: LedgerSettings) -> RankKey:
+    """Where a candidate stands for this request. A connecting node ranks as unknown."""
+    cpu, memory = dimensions(node.snapshot, pending, request, settings)
+    report = node.snapshot or NodeSnapshot()
+    counts = (report.sandbox_starting_count + pending.count, report.sandbox_count, report.paused_sandbox_count)
+    if request.creation and insufficient(cpu, memory):
+        return (Rank.UNFIT, 0.0, *counts)
+    pressures = [value for value in (cpu.pressure, memory.pressure) if value is not None]
+    if connecting or not pressures or cpu.needed_but_unknown or memory.needed_but_unknown:
+        return (Rank.UNKNOWN, 0.0, *counts)
+    return (Rank.KNOWN, max(pressures), *counts)
