@@ -1,0 +1,12 @@
+"""The gRPC face: `scheduler.v1` as AgentENV's gateway and nodes speak it, our reservations, health.
+
+server = create_server(services, GrpcOptions(address="127.0.0.1:9090"))
+await server.start()
+…
+await server.stop()
+"""
+
+from scheduler.api.grpc.options import GrpcOptions, TlsFiles
+from scheduler.api.grpc.server import GrpcServer, create_server
+
+__all__ = ["GrpcOptions", "GrpcServer", "TlsFiles", "create_server"]

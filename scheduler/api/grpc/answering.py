@@ -1,0 +1,168 @@
+"""What every call has in common: the caller's deadline, errors as statuses, one measurement.
+
+A handler takes a request and returns a response; whatever it raises of `scheduler.errors` is
+told by the one table in `scheduler.api.status`. Anything else is a defect: logged in full, told
+as "internal error", and the server lives on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from scheduler import errors
+from scheduler.api.grpc.options import GrpcOptions, RpcObserver
+from scheduler.api.status import grpc_status
+from scheduler.deadline import within
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Any], Awaitable[Message]]
+Metadata = Sequence[tuple[str, str | bytes]]
+
+# Upstream does not measure the P2P calls, and neither health nor our own service is one of its RPCs.
+MEASURED = frozenset(
+    {
+        "Schedule",
+        "ListNodes",
+        "LookupNode",
+        "RecordAssignment",
+        "Heartbeat",
+        "ListObservedNodes",
+        "ReportSandboxEvent",
+        "GetNode",
+        "UnregisterNode",
+    }
+)
+
+STATUS_LABELS = {
+    grpc.StatusCode.OK: "ok",
+    grpc.StatusCode.CANCELLED: "canceled",
+    grpc.StatusCode.INVALID_ARGUMENT: "invalid_argument",
+    grpc.StatusCode.NOT_FOUND: "not_found",
+    grpc.StatusCode.FAILED_PRECONDITION: "failed_precondition",
+    grpc.StatusCode.UNAVAILABLE: "unavailable",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "deadline_exceeded",
+    grpc.StatusCode.INTERNAL: "internal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A refusal ready for the wire. `metadata` carries rich details, when there are any."""
+
+    code: grpc.StatusCode
+    text: str
+    metadata: Metadata = ()
+
+
+class Refused(Exception):
+    """Raised by a handler whose method has a status and text of its own."""
+
+    def __init__(self, code: grpc.StatusCode, text: str, metadata: Metadata = ()) -> None:
+        super().__init__(text)
+        self.answer = Answer(code, text, metadata)
+
+
+def invalid(text: str) -> Refused:
+    return Refused(grpc.StatusCode.INVALID_ARGUMENT, text)
+
+
+Translator = Callable[[errors.SchedulerError], Answer]
+
+
+def plain_answer(error: errors.SchedulerError) -> Answer:
+    return Answer(*grpc_status(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One RPC: its handler and the type its request is read as."""
+
+    handler: Handler
+    request_type: type[Message]
+
+
+def generic_handler(
+    service: str, methods: Mapping[str, Method], options: GrpcOptions, translate: Translator = plain_answer
+) -> grpc.GenericRpcHandler:
+    """All methods of one service, by their exact wire names."""
+    return grpc.method_handlers_generic_handler(
+        service,
+        {
+            name: grpc.unary_unary_rpc_method_handler(
+                # Bytes in: reading them is part of the answer, so that garbage has a status and a measurement.
+                _answering(name, method, options, translate),
+                response_serializer=_serialized,
+            )
+            for name, method in methods.items()
+        },
+    )
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _answering(name: str, method: Method, options: GrpcOptions, translate: Translator) -> Any:
+    observe = options.observe if name in MEASURED else None
+
+    async def answer(frame: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
+        with _Measured(name, observe) as measured:
+            with within(_seconds_left(context, options)):
+                outcome = await _outcome(name, method, frame, translate)
+            if isinstance(outcome, Answer):
+                measured.code = outcome.code
+        if isinstance(outcome, Answer):
+            await context.abort(outcome.code, outcome.text, tuple(outcome.metadata))
+        return outcome
+
+    return answer
+
+
+async def _outcome(name: str, method: Method, frame: bytes, translate: Translator) -> Message | Answer:
+    try:
+        return await method.handler(method.request_type.FromString(frame))
+    except DecodeError:
+        # INTERNAL is what grpc-go answers to a frame it cannot read.
+        return Answer(grpc.StatusCode.INTERNAL, f"the frame is no {method.request_type.DESCRIPTOR.full_name}")
+    except Refused as refused:
+        return refused.answer
+    except errors.SchedulerError as error:
+        answer = translate(error)
+        if answer.code is grpc.StatusCode.INTERNAL:
+            log.exception("a call failed inside the scheduler", extra={"rpc": name})
+        return answer
+    except Exception:  # the server must outlive any defect of a handler
+        log.exception("a call met a defect", extra={"rpc": name})
+        return Answer(grpc.StatusCode.INTERNAL, "internal error")
+
+
+def _seconds_left(context: grpc.aio.ServicerContext[Any, Any], options: GrpcOptions) -> float:
+    # The stubs say float; without a deadline grpc hands out None.
+    remaining: float | None = context.time_remaining()
+    return options.default_deadline_seconds if remaining is None else remaining
+
+
+class _Measured:
+    """One observation per call, whichever way it ends; leaving by cancellation counts as canceled."""
+
+    def __init__(self, name: str, observe: RpcObserver | None) -> None:
+        self._name = name
+        self._observe = observe
+        self.code = grpc.StatusCode.OK
+
+    def __enter__(self) -> _Measured:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._observe is not None:
+            code = self.code if kind is None else grpc.StatusCode.CANCELLED
+            self._observe(self._name, STATUS_LABELS.get(code, "other"), time.perf_counter() - self._started)

@@ -1,0 +1,231 @@
+"""Between `scheduler.v1` messages and the domain, in both directions, and nothing else.
+
+What a node reports is taken in, never refused for being odd: figures are held to what the ledger
+can count, descriptive texts are cut to what it keeps, because a report dropped for one absurd
+figure would take the node's sandboxes off the map. What a gateway asks is taken at its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
+from scheduler.domain.limits import SAFE_INTEGER_MAX, TEXT_BYTES_MAX, UINT32_MAX
+from scheduler.domain.node import (
+    DiskMetric,
+    Heartbeat,
+    MachineInfo,
+    Node,
+    NodeAddress,
+    NodeSnapshot,
+    NodeStatus,
+    P2pEndpoint,
+)
+from scheduler.domain.placement import Hint, HintKind
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+from scheduler.service.checks import trim
+
+STATUS_OF = {
+    v1.NODE_STATUS_READY: NodeStatus.READY,
+    v1.NODE_STATUS_CONNECTING: NodeStatus.CONNECTING,
+    v1.NODE_STATUS_UNHEALTHY: NodeStatus.UNHEALTHY,
+    v1.NODE_STATUS_LINGERING: NodeStatus.LINGERING,
+}
+WIRE_STATUS_OF = {status: number for number, status in STATUS_OF.items()}
+
+EVENT_TYPE_OF = {
+    v1.SANDBOX_EVENT_TYPE_CREATE: SandboxEventType.CREATE,
+    v1.SANDBOX_EVENT_TYPE_DELETE: SandboxEventType.DELETE,
+    v1.SANDBOX_EVENT_TYPE_PAUSE: SandboxEventType.PAUSE,
+    v1.SANDBOX_EVENT_TYPE_RESUME: SandboxEventType.RESUME,
+    v1.SANDBOX_EVENT_TYPE_FORK: SandboxEventType.FORK,
+}
+
+DISKS_MAX = 64
+
+
+# ── from the wire ────────────────────────────────────────────────────────────
+
+
+def hint_from(request: v1.ScheduleRequest) -> Hint | None:
+    """None when no hint kind is set: ordinary routing. An empty kind is a creation all the same."""
+    kind = request.hint.WhichOneof("kind")
+    if kind == "new_cold_sandbox":
+        cold = request.hint.new_cold_sandbox
+        return Hint(
+            HintKind.COLD_SANDBOX,
+            cpu_count=cold.cpu_count,
+            memory_mb=cold.memory_mb,
+            images=tuple(cold.images),
+            metadata=dict(cold.metadata),
+        )
+    if kind == "new_sandbox":
+        sandbox = request.hint.new_sandbox
+        return Hint(HintKind.SANDBOX, template_id=sandbox.template_id, metadata=dict(sandbox.metadata))
+    return None
+
+
+def heartbeat_from(request: v1.HeartbeatRequest) -> Heartbeat:
+    """Over gRPC a roster is always told: no ids means no sandboxes. The service layer tidies it."""
+    return Heartbeat(
+        node_id=trim(request.node_id),
+        service_instance_id=trim(request.service_instance_id),
+        cluster_id=trim(request.cluster_id),
+        version=_text(request.version),
+        commit=_text(request.commit),
+        machine_info=_machine_info_from(request.machine_info) if request.HasField("machine_info") else None,
+        snapshot=_snapshot_from(request.snapshot) if request.HasField("snapshot") else None,
+        sandbox_ids=tuple(request.sandbox_ids),
+        p2p_endpoint=_p2p_endpoint_from(request),
+    )
+
+
+def events_from(events: Iterable[v1.SandboxEvent]) -> list[SandboxEvent]:
+    """Events without an id or of a type we do not know say nothing and are left out."""
+    return [
+        SandboxEvent(
+            sandbox_id=trim(event.sandbox_id),
+            event_type=EVENT_TYPE_OF[event.event_type],
+            requested_cpu=event.requested_cpu,
+            requested_memory_bytes=_counted(event.requested_memory_bytes),
+        )
+        for event in events
+        if trim(event.sandbox_id) and event.event_type in EVENT_TYPE_OF
+    ]
+
+
+def _p2p_endpoint_from(request: v1.HeartbeatRequest) -> P2pEndpoint | None:
+    """A peer needs both a backend and an address; with either missing the node is no peer."""
+    backend = trim(request.p2p_endpoint.backend)
+    address = trim(request.p2p_endpoint.address)
+    return P2pEndpoint(backend, address) if backend and address else None
+
+
+def _machine_info_from(info: v1.MachineInfo) -> MachineInfo:
+    return MachineInfo(
+        cpu_family=_text(info.cpu_family),
+        cpu_model=_text(info.cpu_model),
+        cpu_model_name=_text(info.cpu_model_name),
+        cpu_architecture=_text(info.cpu_architecture),
+        # A template, not a description: half of one is worse than none, so it is never cut.
+        cpu_config_json=info.cpu_config_json,
+    )
+
+
+def _snapshot_from(snapshot: v1.NodeSnapshot) -> NodeSnapshot:
+    allocated_memory_bytes = _counted(snapshot.allocated_memory_bytes)
+    return NodeSnapshot(
+        status=STATUS_OF.get(snapshot.status, NodeStatus.CONNECTING),
+        cpu_count=snapshot.cpu_count,
+        memory_total_bytes=_counted(snapshot.memory_total_bytes),
+        allocated_cpu=snapshot.allocated_cpu,
+        allocated_memory_bytes=allocated_memory_bytes,
+        paused_allocated_cpu=snapshot.paused_allocated_cpu,
+        # Ranking adds the two, so their sum must be countable as well.
+        paused_allocated_memory_bytes=min(
+            snapshot.paused_allocated_memory_bytes, SAFE_INTEGER_MAX - allocated_memory_bytes
+        ),
+        cpu_percent=snapshot.cpu_percent,
+        memory_used_bytes=_counted(snapshot.memory_used_bytes),
+        sandbox_count=snapshot.sandbox_count,
+        sandbox_starting_count=snapshot.sandbox_starting_count,
+        paused_sandbox_count=snapshot.paused_sandbox_count,
+        create_successes=_counted(snapshot.create_successes),
+        create_fails=_counted(snapshot.create_fails),
+        reported_at_unix_ms=_counted(snapshot.reported_at_unix_ms),
+        disks=tuple(_disk_from(disk) for disk in snapshot.disks[:DISKS_MAX]),
+    )
+
+
+def _disk_from(disk: v1.DiskMetric) -> DiskMetric:
+    return DiskMetric(
+        _text(disk.mount_point),
+        _text(disk.device),
+        _text(disk.filesystem_type),
+        _counted(disk.used_bytes),
+        _counted(disk.total_bytes),
+    )
+
+
+def _counted(number: int) -> int:
+    return min(max(number, 0), SAFE_INTEGER_MAX)
+
+
+def _text(text: str) -> str:
+    """The text, cut to what the ledger keeps, never inside a character."""
+    encoded = text.encode()
+    return text if len(encoded) <= TEXT_BYTES_MAX else encoded[:TEXT_BYTES_MAX].decode(errors="ignore")
+
+
+# ── to the wire ──────────────────────────────────────────────────────────────
+
+
+def node_to(address: NodeAddress) -> v1.Node:
+    return v1.Node(node_id=address.node_id, endpoint=address.endpoint)
+
+
+def peers_to(peers: Iterable[tuple[str, P2pEndpoint]]) -> list[v1.P2pPeer]:
+    return [
+        v1.P2pPeer(node_id=node_id, endpoint=v1.P2pEndpoint(backend=endpoint.backend, address=endpoint.address))
+        for node_id, endpoint in peers
+    ]
+
+
+def observed_node_to(node: Node) -> v1.ObservedNode:
+    """The node with its derived status in place of the one it reported."""
+    return v1.ObservedNode(
+        node_id=node.node_id,
+        endpoint=node.endpoint,
+        cluster_id=node.cluster_id,
+        service_instance_id=node.service_instance_id,
+        version=node.version,
+        commit=node.commit,
+        machine_info=None if node.machine_info is None else _machine_info_to(node.machine_info),
+        snapshot=_snapshot_to(node.snapshot, node.status),
+        last_seen_unix_ms=node.last_seen_ms or 0,
+    )
+
+
+def _machine_info_to(info: MachineInfo) -> v1.MachineInfo:
+    return v1.MachineInfo(
+        cpu_family=info.cpu_family,
+        cpu_model=info.cpu_model,
+        cpu_model_name=info.cpu_model_name,
+        cpu_architecture=info.cpu_architecture,
+        cpu_config_json=info.cpu_config_json,
+    )
+
+
+def _snapshot_to(snapshot: NodeSnapshot, status: NodeStatus) -> v1.NodeSnapshot:
+    return v1.NodeSnapshot(
+        status=WIRE_STATUS_OF[status],
+        allocated_cpu=_uint32(snapshot.allocated_cpu),
+        allocated_memory_bytes=snapshot.allocated_memory_bytes,
+        cpu_percent=_uint32(snapshot.cpu_percent),
+        cpu_count=_uint32(snapshot.cpu_count),
+        memory_used_bytes=snapshot.memory_used_bytes,
+        memory_total_bytes=snapshot.memory_total_bytes,
+        disks=[
+            v1.DiskMetric(
+                mount_point=disk.mount_point,
+                device=disk.device,
+                filesystem_type=disk.filesystem_type,
+                used_bytes=disk.used_bytes,
+                total_bytes=disk.total_bytes,
+            )
+            for disk in snapshot.disks
+        ],
+        sandbox_count=_uint32(snapshot.sandbox_count),
+        sandbox_starting_count=_uint32(snapshot.sandbox_starting_count),
+        create_successes=snapshot.create_successes,
+        create_fails=snapshot.create_fails,
+        reported_at_unix_ms=snapshot.reported_at_unix_ms,
+        paused_sandbox_count=_uint32(snapshot.paused_sandbox_count),
+        paused_allocated_cpu=_uint32(snapshot.paused_allocated_cpu),
+        paused_allocated_memory_bytes=snapshot.paused_allocated_memory_bytes,
+    )
+
+
+def _uint32(number: int) -> int:
+    """HTTP reports are held to uint32 too; this only keeps one odd row from failing a whole list."""
+    return min(max(number, 0), UINT32_MAX)

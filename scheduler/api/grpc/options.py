@@ -1,0 +1,42 @@
+"""How the gRPC port is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+RpcObserver = Callable[[str, str, float], None]
+"""Told of every finished call: method name, status label, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM bytes, not paths: whoever reads files and notices their change is the command line.
+
+    With `client_ca` only callers with a certificate of that authority are answered (mTLS)."""
+
+    certificate: bytes
+    private_key: bytes
+    client_ca: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcOptions:
+    """`address` is `host:port`; AgentENV's own `:9090` means every interface, port 0 any free one.
+
+    `query_only` leaves LookupNode and health, everything else is UNIMPLEMENTED.
+    `receive_bytes_max` must hold a roster of 110,000 ids (about 4 MiB).
+    `default_deadline_seconds` is for callers that send none."""
+
+    address: str = "127.0.0.1:9090"
+    tls: TlsFiles | None = None
+    query_only: bool = False
+    receive_bytes_max: int = 16 * MIB
+    default_deadline_seconds: float = 10.0
+    observe: RpcObserver | None = None
+
+    @property
+    def listen_address(self) -> str:
+        return f"[::]{self.address}" if self.address.startswith(":") else self.address

@@ -1,0 +1,122 @@
+"""Between `agentenv.scheduler.v1alpha` messages and the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.api.grpc.answering import invalid
+from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.placement import Explanation, Hint, HintKind, NodeExplanation, ScheduleRequest
+from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
+
+_KINDS = {v1alpha.Hint.KIND_COLD_SANDBOX: HintKind.COLD_SANDBOX, v1alpha.Hint.KIND_SANDBOX: HintKind.SANDBOX}
+_LIFECYCLES = {
+    v1alpha.LIFECYCLE_UNSPECIFIED: Lifecycle.EXPLICIT,
+    v1alpha.LIFECYCLE_EXPLICIT: Lifecycle.EXPLICIT,
+    v1alpha.LIFECYCLE_HEARTBEAT: Lifecycle.HEARTBEAT,
+}
+_WIRE_LIFECYCLES = {
+    Lifecycle.EXPLICIT: v1alpha.LIFECYCLE_EXPLICIT,
+    Lifecycle.HEARTBEAT: v1alpha.LIFECYCLE_HEARTBEAT,
+}
+_WIRE_STATES = {
+    ReservationState.PENDING: v1alpha.RESERVATION_STATE_PENDING,
+    ReservationState.CONFIRMED: v1alpha.RESERVATION_STATE_CONFIRMED,
+    ReservationState.SETTLED: v1alpha.RESERVATION_STATE_SETTLED,
+    ReservationState.CANCELLED: v1alpha.RESERVATION_STATE_CANCELLED,
+    ReservationState.EXPIRED: v1alpha.RESERVATION_STATE_EXPIRED,
+}
+
+
+def schedule_request_from(request: v1alpha.ReserveRequest, caller: str) -> ScheduleRequest:
+    if request.lifecycle not in _LIFECYCLES:
+        raise invalid("lifecycle must be explicit or heartbeat")
+    return ScheduleRequest(
+        hint=_hint_from(request.hint) if request.HasField("hint") else None,
+        lifecycle=_LIFECYCLES[request.lifecycle],
+        reservation_ttl_ms=request.reservation_ttl_ms or None,
+        exclude_nodes=tuple(request.exclude_nodes),
+        idempotency_key=request.idempotency_key or None,
+        caller=caller,
+    )
+
+
+def _hint_from(hint: v1alpha.Hint) -> Hint:
+    if hint.kind not in _KINDS:
+        raise invalid("hint.kind must be cold_sandbox or sandbox")
+    return Hint(
+        kind=_KINDS[hint.kind],
+        cpu_count=hint.cpu_count,
+        memory_mb=hint.memory_mb,
+        images=tuple(hint.images),
+        template_id=hint.template_id,
+        metadata=dict(hint.metadata),
+        locality=tuple(hint.locality),
+    )
+
+
+def node_to(address: NodeAddress) -> v1alpha.Node:
+    return v1alpha.Node(node_id=address.node_id, endpoint=address.endpoint)
+
+
+def reservation_to(reservation: Reservation) -> v1alpha.Reservation:
+    return v1alpha.Reservation(
+        reservation_id=reservation.reservation_id,
+        node_id=reservation.node_id,
+        state=_WIRE_STATES[reservation.state],
+        lifecycle=_WIRE_LIFECYCLES[reservation.lifecycle],
+        cpu_count=reservation.cpu_count,
+        memory_bytes=reservation.memory_bytes,
+        sandbox_id=reservation.sandbox_id or "",
+        created_at_ms=reservation.created_at_ms,
+        expires_at_ms=reservation.expires_at_ms,
+        reason=reservation.reason or "",
+    )
+
+
+def recorded_reservation_to(recorded: Any) -> v1alpha.Reservation | None:
+    """A conflict's fact: a reservation in its public shape, or the domain's own, or nothing."""
+    if isinstance(recorded, Reservation):
+        return reservation_to(recorded)
+    if not isinstance(recorded, Mapping):
+        return None
+    return v1alpha.Reservation(
+        reservation_id=recorded["reservation_id"],
+        node_id=recorded["node_id"],
+        state=_WIRE_STATES[ReservationState(recorded["state"])],
+        lifecycle=_WIRE_LIFECYCLES[Lifecycle(recorded["lifecycle"])],
+        cpu_count=recorded["cpu_count"],
+        memory_bytes=recorded["memory_bytes"],
+        sandbox_id=recorded.get("sandbox_id") or "",
+        created_at_ms=recorded["created_at_ms"],
+        expires_at_ms=recorded["expires_at_ms"],
+        reason=recorded.get("reason") or "",
+    )
+
+
+def explanation_to(explanation: Explanation) -> v1alpha.ExplainResponse:
+    return v1alpha.ExplainResponse(
+        strategy=explanation.strategy.value,
+        node=None if explanation.node is None else node_to(explanation.node),
+        degraded=explanation.degraded,
+        nodes=[_node_explanation_to(node) for node in explanation.nodes],
+        reasons=dict(explanation.reasons),
+    )
+
+
+def _node_explanation_to(node: NodeExplanation) -> v1alpha.NodeExplanation:
+    return v1alpha.NodeExplanation(
+        node_id=node.node_id,
+        status=node.status.value,
+        rank=node.rank,
+        reason=node.reason or "",
+        cpu_pressure=node.pressure.cpu,
+        memory_pressure=node.pressure.memory,
+        pending=v1alpha.PendingTotals(
+            cpu_count=node.pending.cpu_count,
+            memory_bytes=node.pending.memory_bytes,
+            sandbox_count=node.pending.sandbox_count,
+        ),
+    )

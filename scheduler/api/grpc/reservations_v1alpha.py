@@ -1,0 +1,118 @@
+"""`agentenv.scheduler.v1alpha.Reservations`: what `/v1/schedule` and `/v1/reservations` are over HTTP.
+
+No room is RESOURCE_EXHAUSTED here, not UNAVAILABLE: the scheduler is well, the fleet is full. Why,
+node by node, travels in the status details (`Refusal`, and the same as a `google.rpc.ErrorInfo`
+for tools that know nothing of ours); a conflict carries the reservation as it is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from grpc_status.rpc_status import to_status
+
+from scheduler import errors
+from scheduler.api.grpc import reservations_codec as codec
+from scheduler.api.grpc.answering import Answer, Method, invalid, plain_answer
+from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
+from scheduler.domain.reservation import ReservationResult
+from scheduler.service.checks import trim
+
+if TYPE_CHECKING:
+    from scheduler.service import Services
+
+SERVICE = "agentenv.scheduler.v1alpha.Reservations"
+
+# Without keys on this port every caller is the same one, as over HTTP without keys.
+CALLER = "anonymous"
+
+
+class ReservationsV1Alpha:
+    """Handlers over the service layer; repeating a call that took effect answers `replayed`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def methods(self) -> Mapping[str, Method]:
+        return {
+            "Reserve": Method(self.reserve, v1alpha.ReserveRequest),
+            "Confirm": Method(self.confirm, v1alpha.ConfirmRequest),
+            "Cancel": Method(self.cancel, v1alpha.CancelRequest),
+            "Renew": Method(self.renew, v1alpha.RenewRequest),
+            "Explain": Method(self.explain, v1alpha.ReserveRequest),
+        }
+
+    async def reserve(self, request: v1alpha.ReserveRequest) -> v1alpha.ReserveResponse:
+        decision = await self._services.placement.schedule(codec.schedule_request_from(request, CALLER))
+        return v1alpha.ReserveResponse(
+            node=codec.node_to(decision.node),
+            strategy=decision.strategy.value,
+            replayed=decision.replayed,
+            degraded=decision.degraded,
+            reservation=None if decision.reservation is None else codec.reservation_to(decision.reservation),
+        )
+
+    async def explain(self, request: v1alpha.ReserveRequest) -> v1alpha.ExplainResponse:
+        return codec.explanation_to(
+            await self._services.placement.explain(codec.schedule_request_from(request, CALLER))
+        )
+
+    async def confirm(self, request: v1alpha.ConfirmRequest) -> v1alpha.ReservationResponse:
+        reservation_id, sandbox_id = trim(request.reservation_id), trim(request.sandbox_id)
+        if not reservation_id or not sandbox_id:
+            raise invalid("reservation_id and sandbox_id are required")
+        return _answer(await self._services.reservations.confirm(reservation_id, sandbox_id))
+
+    async def cancel(self, request: v1alpha.CancelRequest) -> v1alpha.ReservationResponse:
+        reservation_id, key = trim(request.reservation_id), request.idempotency_key
+        if not reservation_id and not key:
+            raise invalid("reservation_id or idempotency_key is required")
+        if reservation_id:
+            return _answer(await self._services.reservations.cancel(reservation_id, request.reason))
+        return _answer(await self._services.reservations.cancel_by_key(CALLER, key, request.reason))
+
+    async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:
+        reservation_id = trim(request.reservation_id)
+        if not reservation_id:
+            raise invalid("reservation_id is required")
+        return _answer(await self._services.reservations.renew(reservation_id, request.ttl_ms))
+
+
+def translate(error: errors.SchedulerError) -> Answer:
+    """The table's answer, except that a full fleet is RESOURCE_EXHAUSTED, and with details."""
+    answer = plain_answer(error)
+    if isinstance(error, errors.NoNodes):
+        refusal = v1alpha.Refusal(candidates=error.candidates, reasons=error.reasons)
+        about = {reason: str(count) for reason, count in error.reasons.items()}
+        info = ErrorInfo(reason="NO_NODES", domain="agentenv.scheduler", metadata=about)
+        return _with_details(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.text, refusal, info)
+    if isinstance(error, errors.Conflict):
+        recorded = codec.recorded_reservation_to(error.facts.get("reservation"))
+        if recorded is not None:
+            return _with_details(answer.code, answer.text, v1alpha.Conflict(reservation=recorded))
+    return answer
+
+
+def _answer(result: ReservationResult) -> v1alpha.ReservationResponse:
+    # A cancel by key that arrives first has no reservation to show, only a tombstone to leave.
+    reservation: Any = result.reservation
+    return v1alpha.ReservationResponse(
+        reservation=None if reservation is None else codec.reservation_to(reservation),
+        replayed=result.replayed,
+        orphaned=result.orphaned,
+    )
+
+
+def _with_details(code: grpc.StatusCode, text: str, *details: Message) -> Answer:
+    packed = [AnyMessage() for _ in details]
+    for slot, detail in zip(packed, details, strict=True):
+        slot.Pack(detail)
+    # A StatusCode's value is (number, name).
+    rich = to_status(Status(code=code.value[0], message=text, details=packed))
+    return Answer(code, text, tuple(rich.trailing_metadata))

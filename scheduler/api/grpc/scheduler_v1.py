@@ -1,0 +1,189 @@
+"""`scheduler.v1.Scheduler`: the thirteen calls AgentENV's gateway and nodes make.
+
+Order of checks, status codes and texts are upstream's; the gateway hands the texts of
+INVALID_ARGUMENT, NOT_FOUND and UNAVAILABLE to its HTTP clients word for word, and a node
+recognises "node is not in scheduler node list" by its text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import grpc
+
+from scheduler import errors
+from scheduler.api.grpc import codec
+from scheduler.api.grpc.answering import Method, Refused, invalid
+from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
+from scheduler.deadline import left_ms
+from scheduler.domain.limits import EVENTS_MAX
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.placement import ScheduleRequest
+from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.sandbox import ArtifactKey
+from scheduler.service.checks import trim
+
+if TYPE_CHECKING:
+    from scheduler.service import Services
+
+log = logging.getLogger(__name__)
+
+SERVICE = "scheduler.v1.Scheduler"
+
+
+class SchedulerV1:
+    """Handlers over the service layer; every id is trimmed on its way in."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def methods(self, *, query_only: bool = False) -> Mapping[str, Method]:
+        """By exact wire name. Query-only replicas know LookupNode alone."""
+        lookup = {"LookupNode": Method(self.lookup_node, v1.LookupNodeRequest)}
+        if query_only:
+            return lookup
+        return lookup | {
+            "Schedule": Method(self.schedule, v1.ScheduleRequest),
+            "ListNodes": Method(self.list_nodes, v1.ListNodesRequest),
+            "RecordAssignment": Method(self.record_assignment, v1.RecordAssignmentRequest),
+            "Heartbeat": Method(self.heartbeat, v1.HeartbeatRequest),
+            "ReportSandboxEvent": Method(self.report_sandbox_event, v1.ReportSandboxEventRequest),
+            "ListObservedNodes": Method(self.list_observed_nodes, v1.ListObservedNodesRequest),
+            "GetNode": Method(self.get_node, v1.GetNodeRequest),
+            "UnregisterNode": Method(self.unregister_node, v1.UnregisterNodeRequest),
+            "ListP2pPeers": Method(self.list_p2p_peers, v1.ListP2pPeersRequest),
+            "RecordP2pArtifact": Method(self.record_p2p_artifact, v1.RecordP2pArtifactRequest),
+            "ForgetP2pArtifact": Method(self.forget_p2p_artifact, v1.ForgetP2pArtifactRequest),
+            "LookupP2pArtifact": Method(self.lookup_p2p_artifact, v1.LookupP2pArtifactRequest),
+        }
+
+    # ── the gateway's calls ──────────────────────────────────────────────────
+
+    async def schedule(self, request: v1.ScheduleRequest) -> v1.ScheduleResponse:
+        """The gateway never confirms, so a creation is reserved until the node's own report tells."""
+        decision = await self._services.placement.schedule(
+            ScheduleRequest(hint=codec.hint_from(request), lifecycle=Lifecycle.HEARTBEAT)
+        )
+        return v1.ScheduleResponse(node=codec.node_to(decision.node))
+
+    async def list_nodes(self, request: v1.ListNodesRequest) -> v1.ListNodesResponse:
+        addresses = await self._services.nodes.addresses()
+        return v1.ListNodesResponse(nodes=[codec.node_to(address) for address in addresses])
+
+    async def lookup_node(self, request: v1.LookupNodeRequest) -> v1.LookupNodeResponse:
+        sandbox_id = trim(request.sandbox_id)
+        if not sandbox_id:
+            raise invalid("sandbox_id is required")
+        try:
+            binding = await self._services.bindings.lookup(sandbox_id)
+        except (errors.NotFound, errors.InvalidRequest):
+            # An id that no sandbox can have is as unknown as any other.
+            raise Refused(grpc.StatusCode.NOT_FOUND, "sandbox assignment not found") from None
+        return v1.LookupNodeResponse(node=codec.node_to(binding.node))
+
+    async def record_assignment(self, request: v1.RecordAssignmentRequest) -> v1.RecordAssignmentResponse:
+        sandbox_id = trim(request.sandbox_id)
+        address = NodeAddress(trim(request.node.node_id), trim(request.node.endpoint))
+        if not sandbox_id:
+            raise invalid("sandbox_id is required")
+        if not address.node_id or not address.endpoint:
+            raise invalid("node_id and endpoint are required")
+        await self._services.bindings.record(sandbox_id, address)
+        return v1.RecordAssignmentResponse()
+
+    async def list_observed_nodes(self, request: v1.ListObservedNodesRequest) -> v1.ListObservedNodesResponse:
+        nodes = await self._services.nodes.list(trim(request.cluster_id))
+        return v1.ListObservedNodesResponse(
+            nodes=[codec.observed_node_to(node) for node in nodes if node.last_seen_ms is not None]
+        )
+
+    async def get_node(self, request: v1.GetNodeRequest) -> v1.GetNodeResponse:
+        node_id, cluster_id = trim(request.node_id), trim(request.cluster_id)
+        if not node_id:
+            raise invalid("node_id is required")
+        unknown = Refused(grpc.StatusCode.NOT_FOUND, "observed node not found")
+        try:
+            node = await self._services.nodes.get(node_id)
+        except (errors.NotFound, errors.InvalidRequest):
+            raise unknown from None
+        if node.last_seen_ms is None or (cluster_id and node.cluster_id != cluster_id):
+            raise unknown
+        return v1.GetNodeResponse(node=codec.observed_node_to(node))
+
+    # ── a node's calls ───────────────────────────────────────────────────────
+
+    async def heartbeat(self, request: v1.HeartbeatRequest) -> v1.HeartbeatResponse:
+        heartbeat = codec.heartbeat_from(request)
+        if not heartbeat.node_id or not heartbeat.service_instance_id:
+            raise invalid("node_id and service_instance_id are required")
+        result = await self._services.nodes.heartbeat(heartbeat, _report_deadline_ms())
+        return v1.HeartbeatResponse(cpu_config_json=result.cpu_config_json)
+
+    async def report_sandbox_event(self, request: v1.ReportSandboxEventRequest) -> v1.ReportSandboxEventResponse:
+        """Never fails: a node sends an event once and can do nothing with an error but log it."""
+        events = codec.events_from(request.events)
+        node_id, instance_id = trim(request.node_id), trim(request.service_instance_id)
+        try:
+            for start in range(0, len(events), EVENTS_MAX):
+                await self._services.nodes.record_events(node_id, instance_id, events[start : start + EVENTS_MAX])
+        except (errors.NotFound, errors.InvalidRequest, errors.Conflict) as error:
+            log.debug("sandbox events were not counted", extra={"node_id": node_id, "detail": error.detail})
+        except errors.SchedulerError as error:
+            log.warning("sandbox events were lost", extra={"node_id": node_id, "detail": error.detail})
+        return v1.ReportSandboxEventResponse()
+
+    async def unregister_node(self, request: v1.UnregisterNodeRequest) -> v1.UnregisterNodeResponse:
+        node_id, instance_id = trim(request.node_id), trim(request.service_instance_id)
+        if not node_id or not instance_id:
+            raise invalid("node_id and service_instance_id are required")
+        try:
+            await self._services.nodes.unregister(node_id, instance_id)
+        except errors.NotFound:
+            log.debug("an unknown node unregistered", extra={"node_id": node_id})
+        return v1.UnregisterNodeResponse()
+
+    # ── peers and artifacts ──────────────────────────────────────────────────
+
+    async def list_p2p_peers(self, request: v1.ListP2pPeersRequest) -> v1.ListP2pPeersResponse:
+        peers = await self._services.artifacts.peers(
+            trim(request.cluster_id), trim(request.backend), trim(request.exclude_node_id)
+        )
+        return v1.ListP2pPeersResponse(peers=codec.peers_to(peers))
+
+    async def record_p2p_artifact(self, request: v1.RecordP2pArtifactRequest) -> v1.RecordP2pArtifactResponse:
+        await self._services.artifacts.record(*_artifact_and_node(request))
+        return v1.RecordP2pArtifactResponse()
+
+    async def forget_p2p_artifact(self, request: v1.ForgetP2pArtifactRequest) -> v1.ForgetP2pArtifactResponse:
+        await self._services.artifacts.forget(*_artifact_and_node(request))
+        return v1.ForgetP2pArtifactResponse()
+
+    async def lookup_p2p_artifact(self, request: v1.LookupP2pArtifactRequest) -> v1.LookupP2pArtifactResponse:
+        key = _artifact_key(request)
+        if not (key.cluster_id and key.backend and key.key):
+            raise invalid("cluster_id, backend, and key are required")
+        peers = await self._services.artifacts.lookup(key, trim(request.exclude_node_id))
+        return v1.LookupP2pArtifactResponse(peers=codec.peers_to(peers))
+
+
+def _report_deadline_ms() -> int | None:
+    """After this the node has given up and sends another report, so this one must not be installed."""
+    left = left_ms()
+    return None if left is None else max(0, round(left))
+
+
+def _artifact_key(
+    request: v1.RecordP2pArtifactRequest | v1.ForgetP2pArtifactRequest | v1.LookupP2pArtifactRequest,
+) -> ArtifactKey:
+    return ArtifactKey(trim(request.cluster_id), trim(request.backend), trim(request.key))
+
+
+def _artifact_and_node(
+    request: v1.RecordP2pArtifactRequest | v1.ForgetP2pArtifactRequest,
+) -> tuple[ArtifactKey, str]:
+    key, node_id = _artifact_key(request), trim(request.node_id)
+    if not (key.cluster_id and key.backend and key.key and node_id):
+        raise invalid("cluster_id, backend, key, and node_id are required")
+    return key, node_id

@@ -1,0 +1,115 @@
+"""The gRPC port: AgentENV's service, ours, and health, on one `grpc.aio` server."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
+from scheduler.api.grpc.answering import generic_handler
+from scheduler.api.grpc.options import GrpcOptions
+from scheduler.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from scheduler.service import Services
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE_SECONDS = 10.0
+
+# What health probes may ask for; the empty name is what grpc_health_probe asks without options.
+_HEALTH_NAMES = ("", scheduler_v1.SERVICE)
+
+
+class GrpcServer:
+    """A `grpc.aio.Server` that knows its port and says NOT_SERVING before it stops.
+
+    Health is SERVING from the start, before any node is known: this port answers, whatever the
+    fleet looks like. `/readyz` is what tells whether the ledger can be reached.
+    """
+
+    def __init__(self, server: grpc.aio.Server, port: int) -> None:
+        self.server = server
+        self.port = port
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+
+    async def start(self) -> None:
+        for name in _HEALTH_NAMES:
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self.server.start()
+
+    async def set_not_serving(self) -> None:
+        """Probes fail from now on, so balancers look elsewhere; calls are still answered."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace: float | None = STOP_GRACE_SECONDS) -> None:
+        """NOT_SERVING first, then no new calls; those under way have `grace` seconds."""
+        await self.set_not_serving()
+        await self.server.stop(grace)
+
+    async def wait_for_termination(self) -> None:
+        await self.server.wait_for_termination()
+
+
+def create_server(services: Services, options: GrpcOptions | None = None) -> GrpcServer:
+    """A server bound to its address but not yet started; must be called on the running event loop.
+
+    Raises ConfigurationError when the address cannot be bound."""
+    options = options or GrpcOptions()
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", options.receive_bytes_max),
+            # A list of 10,000 observed nodes with their CPU templates is larger than what it takes in.
+            ("grpc.max_send_message_length", -1),
+            # A second process on the port is a mistake to be told, not a load balancer.
+            ("grpc.so_reuseport", 0),
+        ]
+    )
+    scheduler = scheduler_v1.SchedulerV1(services)
+    handlers = [
+        generic_handler(scheduler_v1.SERVICE, scheduler.methods(query_only=options.query_only), options),
+    ]
+    if not options.query_only:
+        reservations = reservations_v1alpha.ReservationsV1Alpha(services)
+        handlers.append(
+            generic_handler(
+                reservations_v1alpha.SERVICE, reservations.methods(), options, reservations_v1alpha.translate
+            )
+        )
+    server.add_generic_rpc_handlers(handlers)
+    return GrpcServer(server, _bind(server, options))
+
+
+def _bind(server: grpc.aio.Server, options: GrpcOptions) -> int:
+    address = options.listen_address
+    try:
+        if options.tls is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, _credentials(options))
+    except RuntimeError as error:
+        raise ConfigurationError(f"grpc_listen_addr is {options.address!r}; it cannot be bound: {error}") from error
+    if not _is_loopback(address) and (options.tls is None or options.tls.client_ca is None):
+        log.warning(
+            "gRPC asks callers for no credentials and listens beyond loopback; only the network guards it",
+            extra={"grpc_listen_addr": options.address},
+        )
+    return port
+
+
+def _credentials(options: GrpcOptions) -> grpc.ServerCredentials:
+    assert options.tls is not None  # noqa: S101  the caller has looked
+    return grpc.ssl_server_credentials(
+        [(options.tls.private_key, options.tls.certificate)],
+        root_certificates=options.tls.client_ca,
+        require_client_auth=options.tls.client_ca is not None,
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    return host in {"localhost", "::1"} or host.startswith("127.") or address.startswith("unix:")
