@@ -1,0 +1,39 @@
+"""Roles, and who a caller turned out to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """`node` reports itself; `gateway` places, reserves and reads; `admin` may do everything."""
+
+    NODE = "node"
+    GATEWAY = "gateway"
+    ADMIN = "admin"
+
+
+# What a route is open to. Admin is in every set; a route without a set is open to everyone.
+FOR_NODES = frozenset({Role.NODE, Role.ADMIN})
+FOR_GATEWAYS = frozenset({Role.GATEWAY, Role.ADMIN})
+FOR_NODES_AND_GATEWAYS = frozenset({Role.NODE, Role.GATEWAY, Role.ADMIN})
+FOR_ADMINS = frozenset({Role.ADMIN})
+FOR_EVERYONE = frozenset[Role]()
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The owner of a key. `name` stays the same while keys rotate; `node_id` binds a node key to one node."""
+
+    name: str
+    role: Role
+    node_id: str | None = None
+
+    def may_act_for(self, node_id: str) -> bool:
+        """A key bound to one node speaks for no other."""
+        return self.node_id is None or self.node_id == node_id
+
+
+# Without keys everyone on the loopback interface is this one.
+ANONYMOUS = Principal("anonymous", Role.ADMIN)

@@ -1,0 +1,109 @@
+"""The one table from an error to what a caller sees: HTTP status, gRPC status, texts.
+
+A row is found by the error's class, else by the nearest class above it, so a new error is
+never without an answer; a test holds every class of `scheduler.errors` to a row of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from scheduler import errors
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How one error class is told.
+
+    `grpc_text` is the exact status message; None shows the error's own detail.
+    `retry_after_seconds` is set for whatever a caller may simply ask again; `shows_detail`
+    False hides the detail and facts of a defect, which are for the log."""
+
+    http: int
+    grpc: grpc.StatusCode
+    title: str
+    grpc_text: str | None = None
+    retry_after_seconds: int | None = None
+    shows_detail: bool = True
+
+
+STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
+    errors.SchedulerError: Status(
+        500, grpc.StatusCode.INTERNAL, "Internal error", grpc_text="internal error", shows_detail=False
+    ),
+    errors.ConfigurationError: Status(
+        500, grpc.StatusCode.INTERNAL, "Not configured", grpc_text="internal error", shows_detail=False
+    ),
+    errors.ScriptError: Status(
+        500, grpc.StatusCode.INTERNAL, "Internal error", grpc_text="internal error", shows_detail=False
+    ),
+    errors.InvalidRequest: Status(422, grpc.StatusCode.INVALID_ARGUMENT, "Invalid request"),
+    errors.Malformed: Status(400, grpc.StatusCode.INVALID_ARGUMENT, "Malformed request"),
+    errors.AssignmentRefused: Status(
+        422, grpc.StatusCode.INVALID_ARGUMENT, "Assignment refused", grpc_text="node is not in scheduler node list"
+    ),
+    errors.UnsupportedMediaType: Status(415, grpc.StatusCode.INVALID_ARGUMENT, "Unsupported media type"),
+    errors.PayloadTooLarge: Status(413, grpc.StatusCode.RESOURCE_EXHAUSTED, "Payload too large"),
+    errors.Unauthorized: Status(401, grpc.StatusCode.UNAUTHENTICATED, "Unauthorized"),
+    errors.Forbidden: Status(403, grpc.StatusCode.PERMISSION_DENIED, "Forbidden"),
+    errors.NotFound: Status(404, grpc.StatusCode.NOT_FOUND, "Not found"),
+    errors.NodeNotListed: Status(
+        404, grpc.StatusCode.INVALID_ARGUMENT, "Node not listed", grpc_text="node is not in scheduler node list"
+    ),
+    errors.Conflict: Status(409, grpc.StatusCode.FAILED_PRECONDITION, "Conflict"),
+    errors.InstanceMismatch: Status(
+        409, grpc.StatusCode.FAILED_PRECONDITION, "Instance mismatch", grpc_text="service instance mismatch"
+    ),
+    errors.NoNodes: Status(
+        503, grpc.StatusCode.UNAVAILABLE, "No nodes available", grpc_text="no nodes available", retry_after_seconds=1
+    ),
+    errors.Overloaded: Status(503, grpc.StatusCode.UNAVAILABLE, "Overloaded", retry_after_seconds=1),
+    errors.StoreUnavailable: Status(
+        503,
+        grpc.StatusCode.UNAVAILABLE,
+        "Store unavailable",
+        grpc_text="binding store unavailable",
+        retry_after_seconds=1,
+    ),
+    errors.StoreUnusable: Status(
+        503,
+        grpc.StatusCode.UNAVAILABLE,
+        "Store unusable",
+        grpc_text="binding store unavailable",
+        retry_after_seconds=30,
+    ),
+    errors.NotRebuilt: Status(503, grpc.StatusCode.UNAVAILABLE, "Not rebuilt yet", retry_after_seconds=5),
+    errors.DeadlineExceeded: Status(504, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded"),
+}
+
+
+def status_of(error: errors.SchedulerError) -> Status:
+    """The row of this error's class, or of the nearest class above it."""
+    for ancestor in type(error).__mro__:
+        if ancestor in STATUS_BY_ERROR:
+            return STATUS_BY_ERROR[ancestor]
+    return STATUS_BY_ERROR[errors.SchedulerError]
+
+
+def grpc_status(error: errors.SchedulerError) -> tuple[grpc.StatusCode, str]:
+    """The gRPC status code and its message; AgentENV's texts reach HTTP clients word for word."""
+    status = status_of(error)
+    return status.grpc, error.detail if status.grpc_text is None else status.grpc_text
+
+
+def problem(error: errors.SchedulerError) -> dict[str, Any]:
+    """The members of the `application/problem+json` answer (RFC 9457): the fixed ones, then the facts."""
+    status = status_of(error)
+    members: dict[str, Any] = {
+        "type": f"urn:agentenv-scheduler:problem:{error.code}",
+        "title": status.title,
+        "status": status.http,
+        "detail": error.detail if status.shows_detail else "something went wrong on our side; the log has the details",
+        "code": error.code,
+    }
+    if status.shows_detail:
+        members |= {name: value for name, value in error.facts.items() if name not in members}
+    return members

@@ -1,0 +1,97 @@
+"""The domain's figures as Prometheus metrics, taken from one reading of the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from scheduler.domain.node import Node
+
+OBSERVED_STATUSES = ("ready", "connecting", "unhealthy", "lingering", "unspecified")
+
+# Nodes shown one by one; the others are summed under `_other`, so the label set stays bounded.
+NODES_SHOWN = 200
+OTHER_NODES = "_other"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFigures:
+    """One reading. `stats` are the domain's counters; the rest is how things stand now."""
+
+    nodes: Sequence[Node] = ()
+    stats: Mapping[str, int] = field(default_factory=dict)
+    open_groups: int = 0
+    settings_revision: int | None = None
+
+
+class LedgerCollector(Collector):
+    """Shows the latest reading; before the first one, only what is always there."""
+
+    def __init__(self) -> None:
+        self.figures = LedgerFigures()
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self.figures
+        yield _observed_nodes(figures.nodes)
+        yield from _pending_by_node(figures.nodes)
+        yield from _counters(figures.stats)
+        yield GaugeMetricFamily(
+            "agentenv_scheduler_open_groups", "Open placement groups of the domain", value=figures.open_groups
+        )
+        if figures.settings_revision is not None:
+            yield GaugeMetricFamily(
+                "agentenv_scheduler_settings_revision",
+                "Revision of the settings in force",
+                value=figures.settings_revision,
+            )
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is known before the ledger was read, so nothing is claimed at registration."""
+        return ()
+
+
+def _observed_nodes(nodes: Sequence[Node]) -> Metric:
+    gauge = GaugeMetricFamily("agentenv_scheduler_observed_nodes", "Nodes that have reported", labels=["status"])
+    counts = Counter(node.status.value for node in nodes if node.last_seen_ms is not None)
+    for status in OBSERVED_STATUSES:
+        gauge.add_metric([status], counts[status])
+    return gauge
+
+
+def _pending_by_node(nodes: Sequence[Node]) -> Iterator[Metric]:
+    kinds = {
+        "sandbox_count": ("agentenv_scheduler_pending_sandboxes", "Sandboxes promised and not yet reported"),
+        "cpu_count": ("agentenv_scheduler_pending_cpu_count", "CPUs promised and not yet reported"),
+        "memory_bytes": ("agentenv_scheduler_pending_memory_bytes", "Memory promised and not yet reported"),
+    }
+    # The busiest nodes are the ones a person asks about.
+    by_load = sorted(nodes, key=lambda node: (-node.pending.sandbox_count, node.node_id))
+    alone, together = by_load[:NODES_SHOWN], by_load[NODES_SHOWN:]
+    for part, (name, what) in kinds.items():
+        gauge = GaugeMetricFamily(name, what, labels=["node"])
+        for node in alone:
+            gauge.add_metric([node.node_id], getattr(node.pending, part))
+        if together:
+            gauge.add_metric([OTHER_NODES], sum(getattr(node.pending, part) for node in together))
+        yield gauge
+
+
+def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:
+    """The ledger's own counters: reservations by the state they reached, groups by why they closed, the rest by name."""
+    reached = CounterMetricFamily(
+        "agentenv_scheduler_reservations", "Reservations by the state they reached", labels=["state"]
+    )
+    closed = CounterMetricFamily("agentenv_scheduler_groups_closed", "Groups closed, by reason", labels=["reason"])
+    others = CounterMetricFamily("agentenv_scheduler_ledger_events", "Other counters of the domain", labels=["event"])
+    for name, count in sorted(stats.items()):
+        if name.startswith("reservations_"):
+            reached.add_metric([name.removeprefix("reservations_")], count)
+        elif name.startswith("groups_closed_"):
+            closed.add_metric([name.removeprefix("groups_closed_")], count)
+        else:
+            others.add_metric([name], count)
+    yield from (reached, closed, others)

@@ -1,0 +1,212 @@
+"""What a replica tells Prometheus: AgentENV's own metrics under their names, and the ledger's.
+
+One `Metrics` belongs to one process and has its own registry; nothing is global. Calls are observed
+as they happen. What belongs to the whole domain (nodes, pending totals, groups, counters) is read
+from the ledger now and then and shown here by `show`; see `scheduler.service.overview`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from scheduler.errors import NoNodes, SchedulerError
+from scheduler.observability.ledger_figures import LedgerCollector, LedgerFigures
+
+PAGE_CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+# AgentENV's buckets: the longest creates take minutes.
+BUCKETS_SECONDS = (
+    *(0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0, 1800.0),
+)
+
+# The gRPC status under which AgentENV counts an outcome; a test holds this to `scheduler.api.status`.
+_STATUS_LABEL_BY_CODE = {
+    "configuration": "internal",
+    "internal": "internal",
+    "malformed": "invalid_argument",
+    "invalid_request": "invalid_argument",
+    "unsupported_media_type": "invalid_argument",
+    "not_found": "not_found",
+    "conflict": "failed_precondition",
+    "no_nodes": "unavailable",
+    "overloaded": "unavailable",
+    "store_unavailable": "unavailable",
+    "not_rebuilt": "unavailable",
+    "deadline_exceeded": "deadline_exceeded",
+}
+
+
+def status_label(error: BaseException | None) -> str:
+    """AgentENV's `status` label: ok, canceled, invalid_argument, not_found, failed_precondition,
+    unavailable, deadline_exceeded, internal or other."""
+    if error is None:
+        return "ok"
+    if isinstance(error, asyncio.CancelledError):
+        return "canceled"
+    if not isinstance(error, SchedulerError):
+        return "internal"
+    # AgentENV's own texts: a report from an unlisted node is an invalid argument there, not a missing thing.
+    if type(error).__name__ == "NodeNotListed":
+        return "invalid_argument"
+    return _STATUS_LABEL_BY_CODE.get(error.code, "other")
+
+
+def refusal_reason(error: NoNodes) -> str:
+    """The reason that kept out the most nodes, so that refusals add up; `no_candidates` without any node."""
+    if not error.reasons:
+        return "no_candidates"
+    return min(error.reasons, key=lambda reason: (-error.reasons[reason], reason))
+
+
+class Metrics:
+    """The counters and clocks of one process. Methods are named by what happened."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+
+        def histogram(name: str, what: str, labels: tuple[str, ...]) -> Histogram:
+            return Histogram(name, what, labels, registry=registry, buckets=BUCKETS_SECONDS)
+
+        def counter(name: str, what: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(name, what, labels, registry=registry)
+
+        self._rpc = histogram("agentenv_scheduler_rpc_duration_seconds", "gRPC calls", ("rpc", "status"))
+        self._schedule = histogram(
+            "agentenv_scheduler_schedule_duration_seconds", "Placements", ("strategy", "status")
+        )
+        self._assignments = counter(
+            "agentenv_scheduler_schedule_assignments_total", "Nodes named for a request", ("strategy",)
+        )
+        self._http = histogram(
+            "agentenv_scheduler_http_request_duration_seconds", "HTTP requests", ("method", "route", "status")
+        )
+        self._ledger = histogram(
+            "agentenv_scheduler_ledger_duration_seconds", "Calls of the ledger, retries included", ("operation",)
+        )
+        self._store_errors = counter(
+            "agentenv_scheduler_store_errors_total", "Ledger calls that failed, by error code", ("operation", "code")
+        )
+        self._refusals = counter(
+            "agentenv_scheduler_refusals_total",
+            "Placements refused, by the reason that kept out the most nodes",
+            ("reason",),
+        )
+        self._reservation_calls = histogram(
+            "agentenv_scheduler_reservation_call_duration_seconds",
+            "Confirm, cancel and renew, by result: done, replayed, conflict, not_found or failed",
+            ("call", "result"),
+        )
+        self._replays = counter(
+            "agentenv_scheduler_replays_total", "Calls that had already taken effect and were answered again", ("call",)
+        )
+        self._conflicts = counter(
+            "agentenv_scheduler_conflicts_total", "Calls refused because another truth is recorded", ("call",)
+        )
+        self._degraded = counter(
+            "agentenv_scheduler_degraded_placements_total", "Last-resort placements on a node that is not fresh"
+        )
+        self._orphaned = counter(
+            "agentenv_scheduler_orphaned_confirmations_total", "Confirmations that came after their reservation expired"
+        )
+        self._unbound = counter(
+            "agentenv_scheduler_unbound_confirmations_total",
+            "Confirmations whose node had left discovery, so that no binding could be recorded",
+        )
+        self._settings_mismatch = Gauge(
+            "agentenv_scheduler_settings_mismatch",
+            "1 while this replica's settings are not the ledger's",
+            registry=registry,
+        )
+        self._in_flight = Gauge("agentenv_scheduler_http_in_flight", "HTTP requests being answered", registry=registry)
+        self._shed = counter("agentenv_scheduler_http_shed_total", "HTTP requests refused early under load")
+        self._collector = LedgerCollector()
+        registry.register(self._collector)
+
+    def observe_rpc(self, rpc: str, status: str, seconds: float) -> None:
+        """One gRPC call of `scheduler.v1`; `status` as `status_label` says it."""
+        self._rpc.labels(rpc, status).observe(seconds)
+
+    def observe_schedule(self, strategy: str, status: str, seconds: float) -> None:
+        self._schedule.labels(strategy, status).observe(seconds)
+
+    def observe_http(self, method: str, route: str, status: int, seconds: float) -> None:
+        """`route` is the path's template, never the path itself."""
+        self._http.labels(method, route, str(status)).observe(seconds)
+
+    def observe_reservation_call(self, call: str, result: str, seconds: float) -> None:
+        self._reservation_calls.labels(call, result).observe(seconds)
+
+    def count_assignment(self, strategy: str) -> None:
+        self._assignments.labels(strategy).inc()
+
+    def count_refusal(self, error: NoNodes) -> None:
+        self._refusals.labels(refusal_reason(error)).inc()
+
+    def count_replay(self, call: str) -> None:
+        self._replays.labels(call).inc()
+
+    def count_conflict(self, call: str) -> None:
+        self._conflicts.labels(call).inc()
+
+    def count_degraded(self) -> None:
+        self._degraded.inc()
+
+    def count_orphaned(self) -> None:
+        self._orphaned.inc()
+
+    def count_unbound(self) -> None:
+        self._unbound.inc()
+
+    def count_shed(self) -> None:
+        self._shed.inc()
+
+    def set_in_flight(self, count: int) -> None:
+        self._in_flight.set(count)
+
+    def set_settings_mismatch(self, mismatch: bool) -> None:
+        self._settings_mismatch.set(int(mismatch))
+
+    def show(self, figures: LedgerFigures) -> None:
+        """The domain's figures, until the next call."""
+        self._collector.figures = figures
+
+    def ledger_call(self, operation: str) -> LedgerCall:
+        """`with metrics.ledger_call("confirm"):` around one await of the ledger."""
+        return LedgerCall(self._ledger, self._store_errors, operation)
+
+    def page(self) -> bytes:
+        """The text Prometheus scrapes."""
+        return generate_latest(self.registry)
+
+
+_STORE_ERROR_CODES = frozenset({"store_unavailable", "not_rebuilt", "overloaded", "deadline_exceeded", "internal"})
+
+
+class LedgerCall:
+    """Times one ledger call and counts it when the ledger, not the request, was at fault."""
+
+    __slots__ = ("_errors", "_operation", "_seconds", "_started")
+
+    def __init__(self, seconds: Histogram, errors: Counter, operation: str) -> None:
+        self._seconds = seconds
+        self._errors = errors
+        self._operation = operation
+        self._started = 0.0
+
+    def __enter__(self) -> LedgerCall:
+        self._started = asyncio.get_running_loop().time()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        elapsed = asyncio.get_running_loop().time() - self._started
+        self._seconds.labels(self._operation).observe(elapsed)
+        if isinstance(error, SchedulerError) and error.code in _STORE_ERROR_CODES:
+            self._errors.labels(self._operation, error.code).inc()

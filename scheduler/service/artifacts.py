@@ -1,0 +1,78 @@
+"""The shared index of P2P artifacts: which node can serve which piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.domain.node import P2pEndpoint
+from scheduler.domain.sandbox import ArtifactKey
+from scheduler.observability.metrics import Metrics
+from scheduler.service.checks import clean_id, clean_optional_id, clean_text, required, trim
+
+if TYPE_CHECKING:
+    from scheduler.store.artifacts import ArtifactStore
+
+# Keys are opaque paths of a node's own making; they run longer than an id.
+KEY_BYTES_MAX = 1024
+
+
+class ArtifactService:
+    def __init__(self, store: ArtifactStore, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    async def record(self, artifact: ArtifactKey, node_id: str) -> None:
+        """The node can serve this artifact. NodeNotListed outside discovery."""
+        artifact, node_id = _clean_entry(artifact, node_id)
+        with self._metrics.ledger_call("record_artifact"):
+            await self._store.record(artifact, node_id)
+
+    async def forget(self, artifact: ArtifactKey, node_id: str) -> None:
+        """It can no longer; an entry that is not there is fine."""
+        artifact, node_id = _clean_entry(artifact, node_id)
+        with self._metrics.ledger_call("forget_artifact"):
+            await self._store.forget(artifact, node_id)
+
+    async def lookup(
+        self, artifact: ArtifactKey, exclude_node_id: str = ""
+    ) -> tuple[tuple[str, P2pEndpoint], ...]:
+        """The ready providers with a P2P endpoint, without the one that asks."""
+        required(
+            "cluster_id, backend, and key are required",
+            cluster_id=artifact.cluster_id,
+            backend=artifact.backend,
+            key=artifact.key,
+        )
+        artifact = _clean_key(artifact)
+        exclude_node_id = clean_optional_id("exclude_node_id", exclude_node_id)
+        with self._metrics.ledger_call("lookup_artifact"):
+            return await self._store.lookup(artifact, exclude_node_id)
+
+    async def peers(
+        self, cluster_id: str = "", backend: str = "", exclude_node_id: str = ""
+    ) -> tuple[tuple[str, P2pEndpoint], ...]:
+        """Every ready node with a P2P endpoint; blank filters mean any."""
+        cluster_id = clean_optional_id("cluster_id", cluster_id)
+        backend = clean_optional_id("backend", backend)
+        exclude_node_id = clean_optional_id("exclude_node_id", exclude_node_id)
+        with self._metrics.ledger_call("list_peers"):
+            return await self._store.peers(cluster_id, backend, exclude_node_id)
+
+
+def _clean_key(artifact: ArtifactKey) -> ArtifactKey:
+    return ArtifactKey(
+        cluster_id=clean_id("cluster_id", artifact.cluster_id),
+        backend=clean_id("backend", artifact.backend),
+        key=clean_text("key", trim(artifact.key), most_bytes=KEY_BYTES_MAX),
+    )
+
+
+def _clean_entry(artifact: ArtifactKey, node_id: str) -> tuple[ArtifactKey, str]:
+    required(
+        "cluster_id, backend, key, and node_id are required",
+        cluster_id=artifact.cluster_id,
+        backend=artifact.backend,
+        key=artifact.key,
+        node_id=node_id,
+    )
+    return _clean_key(artifact), clean_id("node_id", node_id)

@@ -1,0 +1,45 @@
+"""Bindings: which node a running sandbox is on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.sandbox import Binding
+from scheduler.errors import AssignmentRefused
+from scheduler.observability.metrics import Metrics
+from scheduler.service.checks import clean_id, required, trim
+
+if TYPE_CHECKING:
+    from scheduler.store.bindings import BindingStore
+
+log = structlog.get_logger("scheduler.bindings")
+
+
+class BindingService:
+    def __init__(self, store: BindingStore, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    async def lookup(self, sandbox_id: str) -> Binding:
+        """NotFound when there is none; NotRebuilt while a lost ledger is being put back together."""
+        required("sandbox_id is required", sandbox_id=sandbox_id)
+        sandbox_id = clean_id("sandbox_id", sandbox_id)
+        with self._metrics.ledger_call("lookup"):
+            return await self._store.lookup(sandbox_id)
+
+    async def record(self, sandbox_id: str, node: NodeAddress) -> None:
+        """The sandbox is on that node from now on; AssignmentRefused unless the pair is listed exactly so."""
+        required("sandbox_id is required", sandbox_id=sandbox_id)
+        required("node_id and endpoint are required", node_id=node.node_id, endpoint=node.endpoint)
+        sandbox_id = clean_id("sandbox_id", sandbox_id)
+        node = NodeAddress(clean_id("node_id", node.node_id), trim(node.endpoint))
+        try:
+            with self._metrics.ledger_call("record_assignment"):
+                await self._store.record(sandbox_id, node)
+        except AssignmentRefused:
+            log.warning("assignment refused", sandbox_id=sandbox_id, node_id=node.node_id)
+            raise
+        log.info("assignment recorded", sandbox_id=sandbox_id, node_id=node.node_id)

@@ -1,0 +1,156 @@
+"""What may enter the ledger: every value is trimmed, bounded and made plain here, once for every front door.
+
+The functions return the cleaned value or raise `InvalidRequest` naming the field, what was found and
+what is allowed. Where AgentENV's clients know a text by heart, the error carries exactly that text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scheduler.domain.limits import (
+    ID_BYTES_MAX,
+    IDEMPOTENCY_KEY_MAX,
+    PAGE_MAX,
+    RESERVATION_TTL_MAX_MS,
+    SAFE_INTEGER_MAX,
+    TEXT_BYTES_MAX,
+    UINT32_MAX,
+)
+from scheduler.errors import FieldError, InvalidRequest
+
+# Unicode's White_Space, which is what AgentENV trims. Python's own strip() would take U+001C to U+001F too.
+_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+_WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
+
+# Half of a surrogate pair cannot be written as UTF-8, so it can be no part of a key.
+_UNFIT_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# Scheme, host and what may follow. No user and password: an endpoint is shown to everyone who may read nodes.
+ENDPOINT_PATTERN = (
+    r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?([/?#][!-~]*)?"
+)
+_ENDPOINT = re.compile(ENDPOINT_PATTERN)
+_PLAIN_ID = re.compile(rf"[!-~]{{1,{ID_BYTES_MAX}}}")
+_VISIBLE_ASCII = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_MAX}}}")
+
+ID_FORM = f"1 to {ID_BYTES_MAX} bytes of text without control characters"
+ENDPOINT_FORM = f"a URL with scheme and host, without a user, at most {TEXT_BYTES_MAX} bytes"
+_SHOWN_CHARACTERS = 200
+
+
+def trim(text: str) -> str:
+    """The text without white space around it."""
+    return text.strip(_WHITE_SPACE)
+
+
+def shown(value: Any) -> Any:
+    """The value as an error may show it: JSON, short, and encodable."""
+    if value is None or isinstance(value, bool | int):
+        return value if not isinstance(value, int) or abs(value) < 2**63 else f"{str(value)[:40]}…"
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, Mapping):
+        text = f"an object with {len(value)} members"
+    elif isinstance(value, list | tuple):
+        text = f"a list of {len(value)}"
+    else:
+        text = type(value).__name__
+    short = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+    return short.encode("utf-8", "replace").decode("utf-8")
+
+
+def refuse(field: str, found: Any, allowed: str) -> InvalidRequest:
+    """The error for exactly one broken field."""
+    return InvalidRequest.field(field, shown(found), allowed)
+
+
+def required(detail: str, **values: str) -> None:
+    """None of the named values is blank; `detail` is the text a client may know by heart."""
+    blank = [FieldError(field, shown(value), ID_FORM) for field, value in values.items() if not trim(value)]
+    if blank:
+        raise InvalidRequest(detail, blank)
+
+
+def clean_id(field: str, value: str) -> str:
+    """The trimmed id: 1 to 255 bytes of UTF-8 without control characters; any other Unicode is fine."""
+    if _PLAIN_ID.fullmatch(value):
+        return value
+    trimmed = trim(value)
+    # Judged before trimming: a line feed after an id is more likely a mistake than padding.
+    if not trimmed or _UNFIT_CHARACTER.search(value) or len(trimmed.encode()) > ID_BYTES_MAX:
+        raise refuse(field, value, ID_FORM)
+    return trimmed
+
+
+def clean_optional_id(field: str, value: str) -> str:
+    """Like `clean_id`, and "" for whatever is blank."""
+    return clean_id(field, value) if trim(value) else ""
+
+
+def clean_roster(sandbox_ids: Iterable[str]) -> tuple[str, ...]:
+    """The roster trimmed, blanks and duplicates dropped, in the order it came."""
+    kept = dict.fromkeys(
+        value if _PLAIN_ID.fullmatch(value) else clean_optional_id("sandbox_ids", value) for value in sandbox_ids
+    )
+    kept.pop("", None)
+    return tuple(kept)
+
+
+def encodable(field: str, value: str) -> int:
+    """The text's size in UTF-8; refused when it has none (half a surrogate pair)."""
+    try:
+        return len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError:
+        raise refuse(field, value, "text that can be written as UTF-8") from None
+
+
+def clean_text(field: str, value: str, most_bytes: int = TEXT_BYTES_MAX) -> str:
+    """Free text that is kept and shown, never looked up: only its size and encoding are judged."""
+    if encodable(field, value) > most_bytes:
+        raise refuse(field, value, f"at most {most_bytes} bytes")
+    return value
+
+
+def clean_endpoint(field: str, value: str) -> str:
+    """The trimmed endpoint: a gateway proxies to it, so it has a scheme and a host; a path is a prefix."""
+    trimmed = trim(value)
+    if len(trimmed) > TEXT_BYTES_MAX or not _ENDPOINT.fullmatch(trimmed):
+        raise refuse(field, value, ENDPOINT_FORM)
+    return trimmed
+
+
+def whole_number(field: str, value: int, most: int, least: int = 0) -> int:
+    """An integer within bounds. Booleans and fractions never pass for one."""
+    if type(value) is not int or not least <= value <= most:
+        raise refuse(field, value, f"a whole number from {least} to {most}")
+    return value
+
+
+def uint32(field: str, value: int) -> int:
+    return whole_number(field, value, UINT32_MAX)
+
+
+def byte_count(field: str, value: int) -> int:
+    """Bytes and counters: what a double holds exactly."""
+    return whole_number(field, value, SAFE_INTEGER_MAX)
+
+
+def clean_ttl_ms(field: str, value: int) -> int:
+    """A reservation's lifetime: longer than nothing, at most a day."""
+    if type(value) is not int or not 0 < value <= RESERVATION_TTL_MAX_MS:
+        raise refuse(field, value, "a duration above 0 and at most 24h")
+    return value
+
+
+def clean_idempotency_key(field: str, value: str) -> str:
+    if not _VISIBLE_ASCII.fullmatch(value):
+        raise refuse(field, value, f"1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters")
+    return value
+
+
+def clean_limit(value: int) -> int:
+    return whole_number("limit", value, PAGE_MAX, least=1)

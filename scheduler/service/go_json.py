@@ -1,0 +1,109 @@
+"""JSON as Go's encoding/json reads it into a struct: what the hints must agree with to the letter.
+
+Differences to Python's own reading that matter: member names match without regard to case, every
+occurrence of a repeated member is read in order, whole numbers are judged by how they are written
+(`2.0` and `1e1` are none), NaN is no JSON, and half a surrogate pair becomes U+FFFD.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+_WHOLE = re.compile(r"[0-9]+")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# The only characters beyond ASCII that fold to an ASCII letter: the long s and the Kelvin sign.
+_FOLDED = str.maketrans({"\u017f": "s", "\u212a": "k"})
+
+
+class Members(list[tuple[str, Any]]):
+    """An object's members in the order they were written, repetitions included."""
+
+
+class Number(str):
+    """A number exactly as it was written."""
+
+    __slots__ = ()
+
+
+Value: TypeAlias = "Members | list[Any] | Number | str | bool | None"
+
+
+class MalformedBody(Exception):
+    """The text is not one JSON value and nothing else."""
+
+
+class NotThatType(Exception):
+    """One member holds something that its field cannot."""
+
+    def __init__(self, field: str, value: Value, wanted: str) -> None:
+        super().__init__(f"{field} must be {wanted}, found {_named(value)}")
+        self.field = field
+
+
+def parse(text: str) -> Value:
+    """The one JSON value the text holds. Raises MalformedBody, also for what is nested absurdly deep."""
+    try:
+        value: Value = json.loads(
+            text, object_pairs_hook=_members, parse_int=Number, parse_float=Number, parse_constant=_refuse_constant
+        )
+    except RecursionError:
+        raise MalformedBody("nested too deep") from None
+    except ValueError as error:
+        raise MalformedBody(f"not JSON ({error})") from None
+    return value
+
+
+def each_member(members: Members, readers: Mapping[str, Callable[[Value], None]]) -> None:
+    """Hands every member to the reader of its name; names nobody reads are skipped."""
+    for name, value in members:
+        reader = readers.get(name.translate(_FOLDED).lower())
+        if reader is not None:
+            reader(value)
+
+
+def read_text(field: str, value: Value, kept: str) -> str:
+    """A text; null keeps what was there."""
+    if value is None:
+        return kept
+    if not isinstance(value, str) or isinstance(value, Number):
+        raise NotThatType(field, value, "a text")
+    return scrubbed(value)
+
+
+def read_uint(field: str, value: Value, kept: int, bits: int) -> int:
+    """A whole number of that many bits, written without sign, fraction or exponent; null keeps what was there."""
+    if value is None:
+        return kept
+    most = 2**bits - 1
+    # The length is judged first: reading a number of a thousand digits is work nobody asked for.
+    if isinstance(value, Number) and _WHOLE.fullmatch(value) and len(value) <= 20 and int(value) <= most:
+        return int(value)
+    raise NotThatType(field, value, f"a whole number from 0 to {most}")
+
+
+def scrubbed(text: str) -> str:
+    """The text with half surrogate pairs replaced, as Go replaces them."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> Members:
+    return Members((scrubbed(name), value) for name, value in pairs)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _named(value: Value) -> str:
+    if isinstance(value, Number):
+        return value if len(value) <= 40 else f"a number of {len(value)} digits"
+    if isinstance(value, str):
+        return "a text"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Members):
+        return "an object"
+    return "null" if value is None else "a list"

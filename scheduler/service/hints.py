@@ -1,0 +1,183 @@
+"""What a sandbox API request asks for, read from its method, path and body.
+
+    POST /sandboxes-cold   a cold sandbox: image, cpuCount, memoryMB, metadata, attachedDrives[].source.image
+    POST /sandboxes        a sandbox from a template: templateID, metadata
+    anything else          no sandbox, no hint
+
+Two readings of the body. The strict one is AgentENV's gateway's: all or nothing, so one wrong member
+leaves every field of the hint empty. The lenient one loses only the wrong member. Both say in words
+what they could not read. The kind of the hint never depends on the body.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from scheduler.domain.placement import Hint, HintKind
+from scheduler.service.go_json import (
+    MalformedBody,
+    Members,
+    NotThatType,
+    Value,
+    each_member,
+    parse,
+    read_text,
+    read_uint,
+)
+
+BODY_BYTES_MAX = 65_536
+CPU_COUNT_BITS = 32
+MEMORY_MB_BITS = 64
+
+T = TypeVar("T")
+
+_KIND_BY_PATH = {"/sandboxes-cold": HintKind.COLD_SANDBOX, "/sandboxes": HintKind.SANDBOX}
+
+
+@dataclass(frozen=True, slots=True)
+class HintReading:
+    """`hint` None: the request creates no sandbox. `warnings` name what was not read, and why."""
+
+    hint: Hint | None
+    warnings: tuple[str, ...] = ()
+
+
+class HintService:
+    def __init__(self, *, lenient: bool = True) -> None:
+        self._lenient = lenient
+
+    def read(self, method: str, path: str, body: str, strict: bool | None = None) -> HintReading:
+        """The hint of one request; `strict` None takes this service's own default."""
+        kind = _KIND_BY_PATH.get(path.partition("?")[0].rstrip("/")) if method == "POST" else None
+        if kind is None:
+            return HintReading(None)
+        return _read_body(kind, body, strict=not self._lenient if strict is None else strict)
+
+    @staticmethod
+    def body_text(body: Any) -> str:
+        """A body that was given as a JSON value, as the text a client would have sent: compact, not escaped."""
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+def _read_body(kind: HintKind, body: str, strict: bool) -> HintReading:
+    nothing = Hint(kind)
+    size = len(body.encode("utf-8", "replace"))
+    if size > BODY_BYTES_MAX:
+        return HintReading(nothing, (f"body not read: {size} bytes, more than {BODY_BYTES_MAX}",))
+    if not body:
+        return HintReading(nothing)
+    reader = _HintReader(strict)
+    try:
+        value = parse(body)
+        if value is not None and not isinstance(value, Members):
+            raise MalformedBody("not an object")
+        hint = reader.read(kind, value or Members())
+    except (MalformedBody, NotThatType) as problem:
+        return HintReading(nothing, (f"body not read: {problem}",))
+    return HintReading(hint, tuple(reader.warnings))
+
+
+class _HintReader:
+    """Fills in a hint member by member, as Go's encoding/json fills in a struct: a repeated member is read
+    into what the earlier one left, and null leaves a text or number as it was."""
+
+    def __init__(self, strict: bool) -> None:
+        self.warnings: list[str] = []
+        self._strict = strict
+        self._image = ""
+        self._cpu_count = 0
+        self._memory_mb = 0
+        self._template_id = ""
+        self._metadata: dict[str, str] = {}
+        self._drive_images: list[str] = []
+
+    def read(self, kind: HintKind, body: Members) -> Hint:
+        if kind is HintKind.SANDBOX:
+            each_member(body, {"templateid": self._read_template_id, "metadata": self._read_metadata})
+            return Hint(kind, template_id=self._template_id, metadata=self._metadata)
+        each_member(
+            body,
+            {
+                "image": self._read_image,
+                "cpucount": self._read_cpu_count,
+                "memorymb": self._read_memory_mb,
+                "metadata": self._read_metadata,
+                "attacheddrives": self._read_drives,
+            },
+        )
+        images = tuple(image for image in (self._image, *self._drive_images) if image)
+        return Hint(
+            kind, cpu_count=self._cpu_count, memory_mb=self._memory_mb, images=images, metadata=self._metadata
+        )
+
+    def _read_image(self, value: Value) -> None:
+        self._image = self._keep(self._image, lambda: read_text("image", value, self._image))
+
+    def _read_template_id(self, value: Value) -> None:
+        self._template_id = self._keep(self._template_id, lambda: read_text("templateID", value, self._template_id))
+
+    def _read_cpu_count(self, value: Value) -> None:
+        self._cpu_count = self._keep(
+            self._cpu_count, lambda: read_uint("cpuCount", value, self._cpu_count, CPU_COUNT_BITS)
+        )
+
+    def _read_memory_mb(self, value: Value) -> None:
+        self._memory_mb = self._keep(
+            self._memory_mb, lambda: read_uint("memoryMB", value, self._memory_mb, MEMORY_MB_BITS)
+        )
+
+    def _read_metadata(self, value: Value) -> None:
+        if value is None:
+            self._metadata = {}
+        elif isinstance(value, Members):
+            for name, member in value:
+                text = self._keep(None, lambda name=name, member=member: read_text(f"metadata.{name}", member, ""))
+                if text is not None:
+                    self._metadata[name] = text
+        else:
+            self._complain(NotThatType("metadata", value, "an object of texts"))
+
+    def _read_drives(self, value: Value) -> None:
+        if value is None:
+            self._drive_images = []
+        elif isinstance(value, list) and not isinstance(value, Members):
+            # A repeated list is read over the earlier one, element by element; what is beyond its end is gone.
+            earlier = self._drive_images[: len(value)]
+            self._drive_images = earlier + [""] * (len(value) - len(earlier))
+            for index, drive in enumerate(value):
+                self._read_drive(index, drive)
+        else:
+            self._complain(NotThatType("attachedDrives", value, "a list"))
+
+    def _read_drive(self, index: int, drive: Value) -> None:
+        def read_image(image: Value) -> None:
+            kept = self._drive_images[index]
+            self._drive_images[index] = self._keep(kept, lambda: read_text(f"{where}.source.image", image, kept))
+
+        def read_source(source: Value) -> None:
+            if isinstance(source, Members):
+                each_member(source, {"image": read_image})
+            elif source is not None:
+                self._complain(NotThatType(f"{where}.source", source, "an object"))
+
+        where = f"attachedDrives[{index}]"
+        if isinstance(drive, Members):
+            each_member(drive, {"source": read_source})
+        elif drive is not None:
+            self._complain(NotThatType(where, drive, "an object"))
+
+    def _keep(self, kept: T, read: Callable[[], T]) -> T:
+        """What `read` gives, or `kept` when that member is wrong and only loses itself."""
+        try:
+            return read()
+        except NotThatType as problem:
+            self._complain(problem)
+            return kept
+
+    def _complain(self, problem: NotThatType) -> None:
+        if self._strict:
+            raise problem
+        self.warnings.append(f"not read: {problem}")

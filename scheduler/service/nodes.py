@@ -1,0 +1,116 @@
+"""Nodes: what discovery says of them and what they report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress
+from scheduler.domain.sandbox import SandboxEvent
+from scheduler.errors import NodeNotListed
+from scheduler.observability.metrics import Metrics
+from scheduler.service.checks import clean_endpoint, clean_id, clean_optional_id, refuse, required
+from scheduler.service.reports import clean_events, clean_heartbeat
+
+if TYPE_CHECKING:
+    from scheduler.store.nodes import NodeStore
+
+log = structlog.get_logger("scheduler.nodes")
+
+
+class NodeService:
+    def __init__(self, store: NodeStore, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
+        """Discovery lists the node: added, moved, or drained (`lingering`)."""
+        required("node_id and endpoint are required", node_id=node_id, endpoint=endpoint)
+        node_id, endpoint = clean_id("node_id", node_id), clean_endpoint("endpoint", endpoint)
+        with self._metrics.ledger_call("set_node"):
+            await self._store.set(node_id, endpoint, state, recovering=recovering)
+        log.info("node listed", node_id=node_id, endpoint=endpoint, state=state.value)
+
+    async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
+        """The whole discovered list in one step; an id in both counts as lingering."""
+        active, lingering = _clean_addresses("active", active), _clean_addresses("lingering", lingering)
+        with self._metrics.ledger_call("replace_nodes"):
+            await self._store.replace(active, lingering)
+        log.info("node list replaced", active=len(active), lingering=len(lingering))
+
+    async def unregister(self, node_id: str, service_instance_id: str) -> None:
+        """Forgets the node's report and bindings; it stays listed. InstanceMismatch when another instance reports."""
+        required(
+            "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
+        )
+        node_id = clean_id("node_id", node_id)
+        service_instance_id = clean_id("service_instance_id", service_instance_id)
+        with self._metrics.ledger_call("unregister_node"):
+            await self._store.unregister(node_id, service_instance_id)
+        log.info("node unregistered", node_id=node_id, service_instance_id=service_instance_id)
+
+    async def remove(self, node_id: str) -> None:
+        """Discovery lists the node no more."""
+        node_id = clean_id("node_id", node_id)
+        with self._metrics.ledger_call("remove_node"):
+            await self._store.remove(node_id)
+        log.info("node removed", node_id=node_id)
+
+    async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None = None) -> HeartbeatResult:
+        """One report, installed together with what it settles. NodeNotListed outside discovery."""
+        heartbeat = clean_heartbeat(heartbeat)
+        try:
+            with self._metrics.ledger_call("heartbeat"):
+                result = await self._store.heartbeat(heartbeat, deadline_ms)
+        except NodeNotListed:
+            log.warning("heartbeat of a node that is not listed", node_id=heartbeat.node_id)
+            raise
+        if result.stale:
+            log.info("stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
+        else:
+            log.debug("heartbeat", node_id=heartbeat.node_id, generation=result.generation)
+        return result
+
+    async def get(self, node_id: str) -> Node:
+        required("node_id is required", node_id=node_id)
+        node_id = clean_id("node_id", node_id)
+        with self._metrics.ledger_call("get_node"):
+            return await self._store.get(node_id)
+
+    async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
+        """In id order, those that never reported included; a blank cluster means all."""
+        cluster_id = clean_optional_id("cluster_id", cluster_id)
+        with self._metrics.ledger_call("list_nodes"):
+            return await self._store.list(cluster_id)
+
+    async def addresses(self) -> tuple[NodeAddress, ...]:
+        with self._metrics.ledger_call("node_addresses"):
+            return await self._store.addresses()
+
+    async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
+        """How many of the events were new; one that was seen before counts no second time."""
+        required(
+            "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
+        )
+        node_id = clean_id("node_id", node_id)
+        service_instance_id = clean_id("service_instance_id", service_instance_id)
+        events = clean_events(events)
+        if not events:
+            return 0
+        with self._metrics.ledger_call("record_events"):
+            counted = await self._store.record_events(node_id, service_instance_id, events)
+        log.debug("sandbox events", node_id=node_id, received=len(events), counted=counted)
+        return counted
+
+
+def _clean_addresses(field: str, addresses: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
+    """Each id once. The same id with two endpoints has no right reading, so it is refused."""
+    endpoints: dict[str, str] = {}
+    for index, address in enumerate(addresses):
+        node_id = clean_id(f"{field}.{index}.id", address.node_id)
+        endpoint = clean_endpoint(f"{field}.{index}.endpoint", address.endpoint)
+        if endpoints.setdefault(node_id, endpoint) != endpoint:
+            raise refuse(f"{field}.{index}.id", node_id, "listed once")
+    return tuple(NodeAddress(node_id, endpoint) for node_id, endpoint in endpoints.items())

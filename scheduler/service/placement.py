@@ -1,0 +1,79 @@
+"""Placing: one request in, one decision of the ledger out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scheduler.domain.placement import Decision, Explanation, ScheduleRequest
+from scheduler.errors import Conflict, NoNodes, SchedulerError
+from scheduler.observability.metrics import Metrics, status_label
+from scheduler.service.requests import clean_schedule_request
+
+if TYPE_CHECKING:
+    from scheduler.store.placements import PlacementStore
+
+log = structlog.get_logger("scheduler.placement")
+
+
+class PlacementService:
+    """Names a node for a request and, for a creation, reserves on it."""
+
+    def __init__(self, store: PlacementStore, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+        # A refusal does not say under which strategy it was made; the last answer does.
+        self._strategy = "unknown"
+
+    async def schedule(self, request: ScheduleRequest) -> Decision:
+        """The decision, the same one again for the same key of the same caller.
+
+        Raises NoNodes with reasons, Conflict with the recorded reservation, Overloaded."""
+        request = clean_schedule_request(request)
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        outcome: BaseException | None = None
+        try:
+            with self._metrics.ledger_call("schedule"):
+                decision = await self._store.schedule(request)
+            self._strategy = decision.strategy.value
+        except (SchedulerError, asyncio.CancelledError) as error:
+            outcome = error
+            self._note_refusal(request, error)
+            raise
+        finally:
+            self._metrics.observe_schedule(self._strategy, status_label(outcome), clock() - started)
+        self._note_decision(decision)
+        return decision
+
+    async def explain(self, request: ScheduleRequest) -> Explanation:
+        """Where every node stands for this request; nothing is reserved and no cursor moves."""
+        request = clean_schedule_request(request)
+        with self._metrics.ledger_call("explain"):
+            return await self._store.explain(request)
+
+    def _note_decision(self, decision: Decision) -> None:
+        self._metrics.count_assignment(decision.strategy.value)
+        if decision.replayed:
+            self._metrics.count_replay("schedule")
+        if decision.degraded:
+            self._metrics.count_degraded()
+            log.warning("placed on a node that is not fresh", node_id=decision.node.node_id)
+        reservation = decision.reservation
+        if reservation is not None:
+            log.info(
+                "placed",
+                node_id=decision.node.node_id,
+                reservation_id=reservation.reservation_id,
+                sandbox_id=reservation.sandbox_id,
+                replayed=decision.replayed,
+            )
+
+    def _note_refusal(self, request: ScheduleRequest, error: BaseException) -> None:
+        if isinstance(error, NoNodes):
+            self._metrics.count_refusal(error)
+            log.info("refused", candidates=error.candidates, reasons=error.reasons, caller=request.caller)
+        elif isinstance(error, Conflict):
+            self._metrics.count_conflict("schedule")

@@ -1,0 +1,85 @@
+"""Whether this replica may be sent traffic, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from scheduler.errors import Overloaded, StoreUnusable
+from scheduler.observability.metrics import Metrics
+
+if TYPE_CHECKING:
+    from scheduler.store.ledger import Ledger
+    from scheduler.store.settings import SettingsOutcome
+
+log = structlog.get_logger("scheduler.readiness")
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Ready. `settings` says whose settings are in force and whether they are this replica's own."""
+
+    settings: dict[str, Any]
+
+
+class ReadinessService:
+    """Ready: the ledger answers, settings are agreed, and nobody has asked this replica to leave."""
+
+    def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
+        self._ledger = ledger
+        self._metrics = metrics
+        self._outcome: SettingsOutcome | None = None
+        self._draining = False
+
+    def note_settings(self, outcome: SettingsOutcome) -> None:
+        """What came of putting this replica's settings into the ledger; a conflict keeps it from being ready."""
+        self._outcome = outcome
+        self._metrics.set_settings_mismatch(bool(outcome.differing))
+        if outcome.differing:
+            log.warning(
+                "settings differ from the ledger's",
+                status=outcome.status,
+                revision=outcome.settings.revision,
+                differing=list(outcome.differing),
+            )
+
+    def drain(self) -> None:
+        """From now on not ready: the process finishes what it has and leaves."""
+        self._draining = True
+
+    @property
+    def draining(self) -> bool:
+        return self._draining
+
+    async def check(self) -> Readiness:
+        """Raises why this replica is not ready: Overloaded while draining, StoreUnavailable or StoreUnusable."""
+        if self._draining:
+            raise Overloaded("draining: this replica is leaving", draining=True)
+        with self._metrics.ledger_call("ping"):
+            await self._ledger.ping()
+        outcome = self._outcome
+        if outcome is None:
+            return Readiness(settings=await self._settings_in_force())
+        facts = {
+            "status": outcome.status,
+            "strategy": outcome.settings.strategy.value,
+            "revision": outcome.settings.revision,
+            "epoch": outcome.epoch,
+            "differing": list(outcome.differing),
+            "rebuilding": outcome.rebuilding,
+        }
+        if outcome.status == "conflict":
+            raise StoreUnusable(
+                "the ledger runs on other settings of the same revision: raise settings.revision to take over",
+                settings=facts,
+            )
+        return Readiness(settings=facts)
+
+    async def _settings_in_force(self) -> dict[str, Any]:
+        found = await self._ledger.settings.get()
+        if found is None:
+            raise StoreUnusable("the ledger holds no settings yet", settings=None)
+        settings, epoch = found
+        return {"strategy": settings.strategy.value, "revision": settings.revision, "epoch": epoch}

@@ -1,0 +1,124 @@
+"""Checks of what nodes report: heartbeats and sandbox events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, UINT32_MAX
+from scheduler.domain.node import DiskMetric, Heartbeat, MachineInfo, NodeSnapshot, P2pEndpoint
+from scheduler.domain.sandbox import SandboxEvent
+from scheduler.service.checks import (
+    byte_count,
+    clean_endpoint,
+    clean_id,
+    clean_optional_id,
+    clean_roster,
+    clean_text,
+    refuse,
+    required,
+    trim,
+    uint32,
+    whole_number,
+)
+
+# Rich hosts mount hundreds of file systems, and a CPU template runs to some 100 KB: these bounds keep
+# nonsense out without ever refusing a node for being large.
+DISKS_MAX = 4096
+CPU_CONFIG_BYTES_MAX = 1024 * 1024
+P2P_ADDRESS_BYTES_MAX = 64 * 1024
+
+_SNAPSHOT_MOST = {
+    "cpu_count": UINT32_MAX,
+    "memory_total_bytes": SAFE_INTEGER_MAX,
+    "allocated_cpu": UINT32_MAX,
+    "allocated_memory_bytes": SAFE_INTEGER_MAX,
+    "paused_allocated_cpu": UINT32_MAX,
+    "paused_allocated_memory_bytes": SAFE_INTEGER_MAX,
+    "cpu_percent": UINT32_MAX,
+    "memory_used_bytes": SAFE_INTEGER_MAX,
+    "sandbox_count": UINT32_MAX,
+    "sandbox_starting_count": UINT32_MAX,
+    "paused_sandbox_count": UINT32_MAX,
+    "create_successes": SAFE_INTEGER_MAX,
+    "create_fails": SAFE_INTEGER_MAX,
+    "reported_at_unix_ms": SAFE_INTEGER_MAX,
+}
+
+
+def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
+    """The report with ids trimmed, the roster without blanks and duplicates, every number in bounds."""
+    required(
+        "node_id and service_instance_id are required",
+        node_id=heartbeat.node_id,
+        service_instance_id=heartbeat.service_instance_id,
+    )
+    roster = heartbeat.sandbox_ids
+    if roster is not None and len(roster) > ROSTER_MAX:
+        raise refuse("sandbox_ids", roster, f"at most {ROSTER_MAX} ids")
+    if heartbeat.sequence is not None:
+        byte_count("sequence", heartbeat.sequence)
+    if heartbeat.snapshot is not None:
+        check_snapshot(heartbeat.snapshot)
+    if heartbeat.machine_info is not None:
+        check_machine_info(heartbeat.machine_info)
+    return replace(
+        heartbeat,
+        node_id=clean_id("node_id", heartbeat.node_id),
+        service_instance_id=clean_id("service_instance_id", heartbeat.service_instance_id),
+        cluster_id=clean_optional_id("cluster_id", heartbeat.cluster_id),
+        version=clean_text("version", heartbeat.version),
+        commit=clean_text("commit", heartbeat.commit),
+        endpoint=clean_endpoint("endpoint", heartbeat.endpoint) if trim(heartbeat.endpoint or "") else None,
+        sandbox_ids=None if roster is None else clean_roster(roster),
+        p2p_endpoint=clean_p2p_endpoint(heartbeat.p2p_endpoint),
+    )
+
+
+def check_snapshot(snapshot: NodeSnapshot) -> None:
+    for field, most in _SNAPSHOT_MOST.items():
+        whole_number(f"snapshot.{field}", getattr(snapshot, field), most)
+    # What scripts rank by is active and paused together; the sum must be as exact as its parts.
+    byte_count(
+        "snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes",
+        snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes,
+    )
+    if len(snapshot.disks) > DISKS_MAX:
+        raise refuse("snapshot.disks", snapshot.disks, f"at most {DISKS_MAX} disks")
+    for disk in snapshot.disks:
+        _check_disk(disk)
+
+
+def _check_disk(disk: DiskMetric) -> None:
+    for field in ("mount_point", "device", "filesystem_type"):
+        clean_text(f"snapshot.disks.{field}", getattr(disk, field), most_bytes=4096)
+    byte_count("snapshot.disks.used_bytes", disk.used_bytes)
+    byte_count("snapshot.disks.total_bytes", disk.total_bytes)
+
+
+def check_machine_info(machine_info: MachineInfo) -> None:
+    for field in ("cpu_family", "cpu_model", "cpu_model_name", "cpu_architecture"):
+        clean_text(f"machine_info.{field}", getattr(machine_info, field))
+    clean_text("machine_info.cpu_config_json", machine_info.cpu_config_json, most_bytes=CPU_CONFIG_BYTES_MAX)
+
+
+def clean_p2p_endpoint(endpoint: P2pEndpoint | None) -> P2pEndpoint | None:
+    """None when either half is blank: such a report withdraws the peer."""
+    if endpoint is None or not trim(endpoint.backend) or not trim(endpoint.address):
+        return None
+    return P2pEndpoint(
+        backend=clean_id("p2p_endpoint.backend", endpoint.backend),
+        address=clean_text("p2p_endpoint.address", trim(endpoint.address), most_bytes=P2P_ADDRESS_BYTES_MAX),
+    )
+
+
+def clean_events(events: Sequence[SandboxEvent]) -> tuple[SandboxEvent, ...]:
+    """A batch of at most 1,024 events, ids trimmed, sizes in bounds."""
+    if len(events) > EVENTS_MAX:
+        raise refuse("events", events, f"at most {EVENTS_MAX} events")
+    cleaned = []
+    for index, event in enumerate(events):
+        uint32(f"events.{index}.requested_cpu", event.requested_cpu)
+        byte_count(f"events.{index}.requested_memory_bytes", event.requested_memory_bytes)
+        cleaned.append(replace(event, sandbox_id=clean_id(f"events.{index}.sandbox_id", event.sandbox_id)))
+    return tuple(cleaned)

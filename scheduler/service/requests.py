@@ -1,0 +1,79 @@
+"""Checks of what gateways ask: placement requests and the hints in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from scheduler.domain.limits import (
+    EXCLUDED_NODES_MAX,
+    LOCALITY_KEYS_MAX,
+    MEMORY_MB_MAX,
+    TEXT_BYTES_MAX,
+    UINT32_MAX,
+)
+from scheduler.domain.placement import Hint, ScheduleRequest
+from scheduler.errors import FieldError, InvalidRequest
+from scheduler.service.checks import (
+    clean_id,
+    clean_idempotency_key,
+    clean_text,
+    clean_ttl_ms,
+    encodable,
+    refuse,
+    trim,
+    whole_number,
+)
+
+_CANONICAL_TEMPLATE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
+    """The request with ids trimmed and every number in bounds.
+
+    Without a hint nothing will be reserved, so an idempotency key has nothing to name and is dropped."""
+    if len(request.exclude_nodes) > EXCLUDED_NODES_MAX:
+        raise refuse("exclude_nodes", request.exclude_nodes, f"at most {EXCLUDED_NODES_MAX} node ids")
+    if request.reservation_ttl_ms is not None:
+        clean_ttl_ms("reservation_ttl", request.reservation_ttl_ms)
+    if request.hint is not None and request.idempotency_key is not None:
+        clean_idempotency_key("Idempotency-Key", request.idempotency_key)
+    excluded = (clean_id(f"exclude_nodes.{index}", node_id) for index, node_id in enumerate(request.exclude_nodes))
+    return replace(
+        request,
+        hint=None if request.hint is None else clean_hint(request.hint),
+        exclude_nodes=tuple(dict.fromkeys(excluded)),
+        idempotency_key=None if request.hint is None else request.idempotency_key,
+        caller=clean_id("caller", request.caller),
+        request_id=clean_text("request_id", request.request_id),
+    )
+
+
+def clean_hint(hint: Hint) -> Hint:
+    """Sizes in bounds, locality keys tidy. Images, template id and metadata stay word for word:
+    they name groups by their exact text, and a key too long for a group is simply no group."""
+    whole_number("hint.cpu_count", hint.cpu_count, UINT32_MAX)
+    whole_number("hint.memory_mb", hint.memory_mb, MEMORY_MB_MAX)
+    for text in (*hint.images, hint.template_id, *hint.metadata, *hint.metadata.values()):
+        encodable("hint", text)
+    locality = clean_locality(hint.locality) if hint.locality else template_artifacts(hint.template_id)
+    return replace(hint, locality=locality)
+
+
+def template_artifacts(template_id: str) -> tuple[str, ...]:
+    """The artifacts a node needs to start this template, when its id is a canonical snapshot id.
+
+    AgentENV's nodes publish them under these keys; an alias names no artifact."""
+    if not _CANONICAL_TEMPLATE_ID.fullmatch(template_id):
+        return ()
+    prefix = f"snapshot/v1/artifacts/{template_id}"
+    return (f"{prefix}/vm_state.bin", f"{prefix}/firecracker-manifest.json")
+
+
+def clean_locality(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """At most 32 keys, trimmed, blanks and duplicates dropped."""
+    if len(keys) > LOCALITY_KEYS_MAX:
+        error = FieldError("hint.locality", f"a list of {len(keys)}", f"at most {LOCALITY_KEYS_MAX} keys")
+        raise InvalidRequest("too many locality requirements", [error])
+    trimmed = dict.fromkeys(trim(key) for key in keys)
+    return tuple(clean_text("hint.locality", key, most_bytes=TEXT_BYTES_MAX) for key in trimmed if key)

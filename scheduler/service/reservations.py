@@ -1,0 +1,128 @@
+"""The life of a reservation after it was made: confirm, cancel, renew, and the upkeep around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scheduler.domain.limits import PAGE_DEFAULT
+from scheduler.domain.reservation import Reservation, ReservationResult, ReservationState
+from scheduler.errors import Conflict, NotFound, SchedulerError
+from scheduler.observability.metrics import Metrics
+from scheduler.service.checks import (
+    clean_id,
+    clean_idempotency_key,
+    clean_limit,
+    clean_text,
+    clean_ttl_ms,
+    required,
+)
+
+if TYPE_CHECKING:
+    from scheduler.store.reservations import ReservationStore
+
+log = structlog.get_logger("scheduler.reservations")
+
+
+class ReservationService:
+    def __init__(self, store: ReservationStore, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    async def get(self, reservation_id: str) -> Reservation:
+        reservation_id = clean_id("reservation_id", reservation_id)
+        with self._metrics.ledger_call("get_reservation"):
+            return await self._store.get(reservation_id)
+
+    async def list(
+        self,
+        node_id: str | None = None,
+        state: ReservationState | None = None,
+        limit: int = PAGE_DEFAULT,
+        cursor: str | None = None,
+    ) -> tuple[tuple[Reservation, ...], str | None]:
+        """A page, oldest first, and the cursor of the next one."""
+        node_id = None if node_id is None else clean_id("node_id", node_id)
+        with self._metrics.ledger_call("list_reservations"):
+            return await self._store.list(node_id=node_id, state=state, limit=clean_limit(limit), cursor=cursor)
+
+    async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
+        """The sandbox exists: the reservation is its, and the sandbox is bound to the node in the same step."""
+        reservation_id = clean_id("reservation_id", reservation_id)
+        required("sandbox_id is required", sandbox_id=sandbox_id)
+        sandbox_id = clean_id("sandbox_id", sandbox_id)
+        result = await self._call("confirm", reservation_id, sandbox_id, self._store.confirm(reservation_id, sandbox_id))
+        if result.orphaned and not result.replayed:
+            self._metrics.count_orphaned()
+        if result.reservation.reason == "node_removed" and not result.replayed:
+            self._metrics.count_unbound()
+        return result
+
+    async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
+        """Nothing was created: the capacity is free for every replica in the same instant."""
+        reservation_id = clean_id("reservation_id", reservation_id)
+        reason = clean_text("reason", reason)
+        return await self._call("cancel", reservation_id, None, self._store.cancel(reservation_id, reason))
+
+    async def cancel_by_key(self, caller: str, key: str, reason: str = "") -> ReservationResult:
+        """The same by the caller's own key; before the schedule has arrived it leaves a tombstone."""
+        key = clean_idempotency_key("idempotency_key", key)
+        reason = clean_text("reason", reason)
+        return await self._call("cancel_by_key", None, None, self._store.cancel_by_key(caller, key, reason))
+
+    async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
+        """The deadline of a pending one moves to `ttl_ms` from now."""
+        reservation_id = clean_id("reservation_id", reservation_id)
+        ttl_ms = clean_ttl_ms("ttl", ttl_ms)
+        return await self._call("renew", reservation_id, None, self._store.renew(reservation_id, ttl_ms))
+
+    async def sweep(self) -> int:
+        """One slice of upkeep that placements would otherwise do on their way."""
+        with self._metrics.ledger_call("sweep"):
+            return await self._store.sweep()
+
+    async def _call(
+        self, call: str, reservation_id: str | None, sandbox_id: str | None, outcome: Awaitable[ReservationResult]
+    ) -> ReservationResult:
+        """Awaits one lifecycle call of the ledger, with its clock, its counters and one line in the log."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        told = "failed"
+        try:
+            with self._metrics.ledger_call(call):
+                result = await outcome
+            told = "replayed" if result.replayed else "done"
+        except SchedulerError as error:
+            told = _told(error)
+            if isinstance(error, Conflict):
+                self._metrics.count_conflict(call)
+            log.info(call, reservation_id=reservation_id, sandbox_id=sandbox_id, result=told, detail=error.detail)
+            raise
+        finally:
+            self._metrics.observe_reservation_call(call, told, clock() - started)
+        if result.replayed:
+            self._metrics.count_replay(call)
+        _log_result(call, result)
+        return result
+
+
+def _told(error: SchedulerError) -> str:
+    if isinstance(error, Conflict):
+        return "conflict"
+    return "not_found" if isinstance(error, NotFound) else "failed"
+
+
+def _log_result(call: str, result: ReservationResult) -> None:
+    reservation = result.reservation
+    log.info(
+        call,
+        reservation_id=reservation.reservation_id,
+        sandbox_id=reservation.sandbox_id,
+        node_id=reservation.node_id,
+        state=reservation.state.value,
+        result="replayed" if result.replayed else "done",
+        orphaned=result.orphaned,
+    )

@@ -1,0 +1,56 @@
+"""All services of one replica, built once and handed to the front doors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler.observability.metrics import Metrics
+from scheduler.service.artifacts import ArtifactService
+from scheduler.service.bindings import BindingService
+from scheduler.service.groups import GroupService
+from scheduler.service.hints import HintService
+from scheduler.service.nodes import NodeService
+from scheduler.service.overview import OverviewService
+from scheduler.service.placement import PlacementService
+from scheduler.service.readiness import ReadinessService
+from scheduler.service.reservations import ReservationService
+from scheduler.service.templates import TemplateService
+
+if TYPE_CHECKING:
+    from scheduler.store.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a replica can do. Methods carry the names of the ledger's; they check, count and log around them."""
+
+    placement: PlacementService
+    nodes: NodeService
+    reservations: ReservationService
+    bindings: BindingService
+    templates: TemplateService
+    groups: GroupService
+    artifacts: ArtifactService
+    hints: HintService
+    readiness: ReadinessService
+    overview: OverviewService
+    metrics: Metrics
+
+
+def build_services(ledger: Ledger, *, metrics: Metrics | None = None, lenient_hints: bool = True) -> Services:
+    """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller says `strict`."""
+    metrics = metrics if metrics is not None else Metrics()
+    return Services(
+        placement=PlacementService(ledger.placements, metrics),
+        nodes=NodeService(ledger.nodes, metrics),
+        reservations=ReservationService(ledger.reservations, metrics),
+        bindings=BindingService(ledger.bindings, metrics),
+        templates=TemplateService(ledger.templates, metrics),
+        groups=GroupService(ledger.groups, metrics),
+        artifacts=ArtifactService(ledger.artifacts, metrics),
+        hints=HintService(lenient=lenient_hints),
+        readiness=ReadinessService(ledger, metrics),
+        overview=OverviewService(ledger, metrics),
+        metrics=metrics,
+    )
