@@ -1,0 +1,43 @@
+"""The tables of `docs/configuration.md`, made from the keys. A test holds the page to them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+from scheduler.config.keys import SECTIONS, TOP_LEVEL, Key
+
+
+# What the default already shows well enough to a reader; the error message says it in full.
+_PLAIN = ("true or false", "a whole number", "the path of", "a duration", "a text")
+
+
+def markdown() -> str:
+    """One table for each section: key, environment variable, default, what it is and may be."""
+    return "\n".join(line for title, keys in SECTIONS.items() for line in _table(title, keys)).rstrip() + "\n"
+
+
+def _table(title: str, keys: tuple[Key, ...]) -> Iterator[str]:
+    yield f"### {title}"
+    yield ""
+    yield "| key | environment | default | |"
+    yield "|---|---|---|---|"
+    for key in keys:
+        variables = "<br>".join(f"`{variable}`" for variable in key.environment)
+        option = f" Option `{key.option}`." if key.option else ""
+        allowed = "" if key.kind.allowed.startswith(_PLAIN) else f" _{key.kind.allowed}_"
+        name = f"`{key.path}`" + (" (at the top)" if key.path in TOP_LEVEL else "")
+        yield f"| {name} | {variables} | {_default(key)} | {key.summary}{option}{allowed} |"
+    yield ""
+
+
+def _default(key: Key) -> str:
+    shown = key.shown(key.default)
+    if shown is None or shown in ("", [], {}):
+        return ""
+    return f"`{shown if isinstance(shown, str) else json.dumps(shown)}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,317 @@
+"""What each key accepts, and what the settings then are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.config import (
+    DiscoveryMode,
+    KubernetesSettings,
+    ListenAddress,
+    LogFormat,
+    LogLevel,
+    Settings,
+    load_settings,
+)
+from scheduler.config.keys import KEYS
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.placement import Strategy
+from scheduler.domain.sandbox import Template
+from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings, NodeResourceLimit
+from scheduler.errors import ConfigurationError
+
+
+def settings(**options: Any) -> Settings:
+    """By option alone; `__` stands for the dot of a path."""
+    return load_settings(options={name.replace("__", "."): value for name, value in options.items()}, environment={})
+
+
+def refusal(**options: Any) -> list[dict[str, Any]]:
+    with pytest.raises(ConfigurationError) as raised:
+        settings(**options)
+    errors: list[dict[str, Any]] = raised.value.facts["errors"]
+    return errors
+
+
+def test_without_any_source_the_settings_are_the_defaults() -> None:
+    assert load_settings(environment={}) == Settings()
+
+
+def test_the_ledgers_defaults_are_those_of_the_contract() -> None:
+    assert settings().ledger == LedgerSettings(
+        strategy=Strategy.ROUND_ROBIN,
+        admission=Admission.STRATEGY,
+        report_ttl_ms=30_000,
+        binding_ttl_ms=180_000,
+        binding_grace_ms=15_000,
+        placement_reservation_ttl_ms=600_000,
+        overcommit_cpu=1000,
+        overcommit_memory=1000,
+        artifact_store_capacity=1_000_000,
+    )
+
+
+@pytest.mark.parametrize("name", ["least_loaded", " Least_Loaded\n", "LEAST_LOADED"])
+def test_a_strategy_is_trimmed_and_read_in_any_case(name: str) -> None:
+    assert settings(strategy=name).ledger.strategy is Strategy.LEAST_LOADED
+
+
+def test_an_unknown_strategy_is_refused_with_what_is_allowed() -> None:
+    assert refusal(strategy="fastest") == [
+        {
+            "field": "strategy",
+            "found": "fastest",
+            "allowed": "one of round_robin, random, least_loaded, grouped_round_robin",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "per_mille"), [("1", 1000), ("1.5", 1500), ("0.125", 125), ("2.000", 2000), ("unlimited", None), (2, 2000)]
+)
+def test_overcommit_is_whole_per_mille(text: Any, per_mille: int | None) -> None:
+    assert settings(overcommit__cpu=text).ledger.overcommit_cpu == per_mille
+
+
+@pytest.mark.parametrize("text", ["1.2345", "0", "-1", "nan", "inf", "much", "", True, "1000.001"])
+def test_overcommit_refuses_what_is_no_factor_of_three_decimals(text: Any) -> None:
+    [error] = refusal(overcommit__memory=text)
+    assert error["field"] == "overcommit.memory"
+    assert "three decimals" in error["allowed"]
+
+
+def test_a_fraction_of_a_file_is_read_by_its_decimals_not_its_binary_value(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("[scheduler.overcommit]\ncpu = 1.001\n")
+    assert load_settings(config_file=file, environment={}).ledger.overcommit_cpu == 1001
+
+
+@pytest.mark.parametrize("value", ["0s", "-5s", "0"])
+def test_report_ttl_of_zero_or_less_is_the_default_as_in_agentenv(value: str) -> None:
+    assert settings(report_ttl=value, binding_ttl=value).ledger.report_ttl_ms == 30_000
+    assert settings(report_ttl=value, binding_ttl=value).ledger.binding_ttl_ms == 180_000
+
+
+@pytest.mark.parametrize("value", ["0s", "-5s"])
+def test_a_reservation_must_last(value: str) -> None:
+    [error] = refusal(placement_reservation_ttl=value)
+    assert error["allowed"].endswith("greater than zero")
+
+
+@pytest.mark.parametrize("path", [path for path, key in KEYS.items() if "duration" in key.kind.allowed])
+def test_a_number_is_no_duration_and_the_error_names_the_key(path: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load_settings(options={path: 30}, environment={})
+    assert path in raised.value.detail
+    assert "found 30" in raised.value.detail
+    assert "a duration such as 30s" in raised.value.detail
+
+
+def test_groups_need_a_sandbox_budget_when_their_strategy_is_selected() -> None:
+    [error] = refusal(strategy="grouped_round_robin")
+    assert error["field"] == "grouped_round_robin.max_sandbox_count"
+    groups = settings(
+        strategy="grouped_round_robin",
+        grouped_round_robin__max_sandbox_count="10",
+        grouped_round_robin__group_placement="least_loaded",
+    ).ledger.groups
+    assert groups.max_sandbox_count == 10
+    assert groups.group_placement is GroupPlacement.LEAST_LOADED
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "many", 4294967296, True])
+def test_budgets_are_whole_numbers_within_the_wire(value: Any) -> None:
+    [error] = refusal(grouped_round_robin__max_cpu_count=value)
+    assert error["allowed"] == "a whole number from 0 to 4294967295"
+
+
+def test_resource_limits_are_absent_unless_given_and_zero_is_one() -> None:
+    assert settings().ledger.node_resource_limit == NodeResourceLimit()
+    assert settings(node_resource_limit__max_sandbox_count="0").ledger.node_resource_limit.max_sandbox_count == 0
+
+
+def test_an_artifact_limit_below_zero_is_none() -> None:
+    assert settings(artifact_lookup_node_limit="-1").ledger.artifact_lookup_node_limit == 0
+    assert refusal(artifact_store_capacity="0")[0]["field"] == "artifact_store_capacity"
+
+
+def test_nodes_and_templates_are_json_when_given_as_text() -> None:
+    found = settings(
+        nodes='[{"id": "a", "endpoint": "http://10.0.0.7:8000"}]',
+        templates__declared='{"base": {"cpu_count": 2, "memory_mb": 4096}}',
+    )
+    assert found.discovery.nodes == (NodeAddress("a", "http://10.0.0.7:8000"),)
+    assert found.ledger.templates == {"base": Template("base", 2, 4096)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "field"),
+    [
+        ([{"id": "", "endpoint": "http://a:1"}], "nodes[0].id"),
+        ([{"id": "a\n", "endpoint": "http://a:1"}], "nodes[0].id"),
+        ([{"id": "é" * 128, "endpoint": "http://a:1"}], "nodes[0].id"),
+        ([{"endpoint": "http://a:1"}], "nodes[0].id"),
+        ([{"id": "a", "endpoint": "http://a:1"}, {"id": "b", "endpoint": "b:8000"}], "nodes[1].endpoint"),
+        ([{"id": "a", "endpoint": "http://"}], "nodes[0].endpoint"),
+        ([{"id": "a", "endpoint": "http://a:99999"}], "nodes[0].endpoint"),
+        ([{"id": "a"}], "nodes[0].endpoint"),
+        ([{"id": "a", "endpoint": "http://a:1"}, {"id": "a", "endpoint": "http://b:1"}], "nodes[1].id"),
+        (["a"], "nodes[0]"),
+        ({"a": "http://a:1"}, "nodes"),
+        ("a=http://a:1", "nodes"),
+    ],
+)
+def test_a_broken_node_is_named_by_its_place(nodes: Any, field: str) -> None:
+    assert [error["field"] for error in refusal(nodes=nodes)] == [field]
+
+
+@pytest.mark.parametrize(
+    ("declared", "field"),
+    [
+        ({"base": {"cpu_count": 0, "memory_mb": 1}}, "templates.declared.base.cpu_count"),
+        ({"base": {"cpu_count": 1}}, "templates.declared.base.memory_mb"),
+        ({"base": 2}, "templates.declared.base"),
+        ([], "templates.declared"),
+    ],
+)
+def test_a_broken_template_is_named_by_its_place(declared: Any, field: str) -> None:
+    assert [error["field"] for error in refusal(templates__declared=declared)] == [field]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":9090", ListenAddress("", 9090)),
+        ("0.0.0.0:9090", ListenAddress("0.0.0.0", 9090)),
+        ("[::1]:0", ListenAddress("::1", 0)),
+        ("localhost:9090", ListenAddress("localhost", 9090)),
+    ],
+)
+def test_listen_addresses_are_gos(text: str, expected: ListenAddress) -> None:
+    assert settings(grpc_listen_addr=text).grpc.listen == expected
+    assert str(expected) == text
+
+
+@pytest.mark.parametrize("text", ["9090", "host", "host:port", "::1:9090", "host:70000", "http://a:1"])
+def test_other_listen_addresses_are_refused(text: str) -> None:
+    assert refusal(grpc_listen_addr=text)[0]["field"] == "grpc_listen_addr"
+
+
+def test_a_port_alone_replaces_the_addresss_port() -> None:
+    found = settings(grpc_listen_addr="0.0.0.0:9090", grpc__port=0, metrics__port=9999)
+    assert found.grpc.listen == ListenAddress("0.0.0.0", 0)
+    assert found.metrics.listen == ListenAddress("127.0.0.1", 9999)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_needs_no_keys(host: str) -> None:
+    assert settings(http__host=host).http.listen.is_loopback
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example"])
+def test_beyond_loopback_http_needs_keys_unless_told(host: str, tmp_path: Path) -> None:
+    assert refusal(http__host=host)[0]["field"] == "http.host"
+    assert settings(http__host=host, http__insecure=True).http.insecure
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    assert settings(http__host=host, http__api_keys=str(keys)).http.api_keys_file == keys
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:6379",
+        "[::1]:6379",
+        "redis://user:pass@host/0",
+        "rediss://host",
+        "unix:///tmp/redis.sock",
+        "sentinel://a:26379,b:26379/main",
+        "cluster://a:7000,b:7001",
+    ],
+)
+def test_ledger_addresses(address: str) -> None:
+    assert settings(redis_addr=address).store.redis_addr == address
+    assert not settings(redis_addr=address).store.is_embedded
+
+
+@pytest.mark.parametrize("address", ["", "  ", "localhost", ":6379", "http://host", "redis://", "host:0", 6379])
+def test_other_ledger_addresses_are_refused(address: Any) -> None:
+    assert refusal(redis_addr=address)[0]["field"] == "redis_addr"
+
+
+def test_query_only_reads_what_others_write_and_always_speaks_grpc() -> None:
+    assert refusal(query_only=True)[0]["field"] == "redis_addr"
+    found = settings(query_only=True, redis_addr="host:6379", grpc__enabled=False, strategy="grouped_round_robin")
+    assert found.replica.query_only
+    assert found.grpc.enabled
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"redis_addr": "cluster://a:1", "compat__upstream_bindings": True}, "compat.upstream_bindings"),
+        ({"durability__wait_replicas": 1}, "durability.wait_replicas"),
+        ({"domain": "a b"}, "domain"),
+        ({"domain": "x" * 65}, "domain"),
+        ({"http__tls__cert_file": "/nowhere"}, "http.tls.cert_file"),
+        ({"http__port": 65536}, "http.port"),
+        ({"shutdown__grace": "-1s"}, "shutdown.grace"),
+        ({"log_format": "xml"}, "log_format"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], field: str) -> None:
+    assert [error["field"] for error in refusal(**options)] == [field]
+
+
+def test_a_certificate_needs_its_key_and_the_other_way_round(tmp_path: Path) -> None:
+    pem = tmp_path / "pem"
+    pem.write_text("")
+    assert refusal(grpc__tls__cert_file=str(pem))[0]["field"] == "grpc.tls.key_file"
+    assert refusal(http__tls__client_ca_file=str(pem))[0]["field"] == "http.tls.cert_file"
+    tls = settings(grpc__tls__cert_file=str(pem), grpc__tls__key_file=str(pem)).grpc.tls
+    assert tls is not None
+    assert tls.client_ca_file is None
+
+
+def test_kubernetes_discovery_needs_a_service_and_a_port() -> None:
+    assert [error["field"] for error in refusal(discovery__mode="kubernetes")] == [
+        "discovery.kubernetes.namespace",
+        "discovery.kubernetes.service_name",
+        "discovery.kubernetes.port",
+    ]
+    found = settings(
+        discovery__mode="Kubernetes",
+        discovery__kubernetes__namespace="agentenv",
+        discovery__kubernetes__service_name="nodes",
+        discovery__kubernetes__port="8000",
+    ).discovery
+    assert found.mode is DiscoveryMode.KUBERNETES
+    assert found.kubernetes == KubernetesSettings("agentenv", "nodes", 8000)
+
+
+def test_nodes_may_register_themselves_only_in_heartbeat_mode() -> None:
+    assert settings(discovery__mode="heartbeat").ledger.self_registration
+    assert not settings().ledger.self_registration
+
+
+def test_logging_understands_gos_warn() -> None:
+    found = settings(log_level="WARN", log_format="json").logging
+    assert found.level is LogLevel.WARNING
+    assert found.format is LogFormat.JSON
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        settings(strategy="x", report_ttl="30", http__host="0.0.0.0")
+    assert raised.value.detail.startswith("configuration: 3 faults\n")
+    assert [error["field"] for error in raised.value.facts["errors"]] == ["strategy", "report_ttl", "http.host"]
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        settings(redis_addr="redis2://user:hun@ter2@host")
+    assert "redis2://user:***@host" in raised.value.detail
+    assert "ter2" not in raised.value.detail + repr(raised.value.facts)
