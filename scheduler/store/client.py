@@ -33,6 +33,7 @@ Argument = str | int | float | bytes
 Command = Sequence[Argument]
 
 AGAIN = b"again"
+_BACKLOG = "a backlog is being worked off; ask again"
 
 
 @dataclass(slots=True)
@@ -128,15 +129,23 @@ class StoreClient:
             wait_replicas=self.options.wait_replicas if durable and not self.embedded else 0,
             retry=retry,
         )
+        slices = 0
         while True:
-            reply = await self._run_once(call, budget)
+            try:
+                reply = await self._run_once(call, budget)
+            except StoreUnavailable as unavailable:
+                if slices and budget.over:
+                    # It answered all along; only the time for the next slice was too short.
+                    raise Overloaded(_BACKLOG) from unavailable
+                raise
             if not (isinstance(reply, list) and reply and reply[0] == AGAIN):
                 return reply if isinstance(reply, list) else [reply]
+            slices += 1
             self.statistics.backlog_slices += 1
             # Others get their turn: the backlog is everyone's.
             await asyncio.sleep(0)
             if budget.over:
-                raise Overloaded("a backlog is being worked off; ask again")
+                raise Overloaded(_BACKLOG)
 
     async def _run_once(self, call: _Call, budget: Budget) -> Any:
         try:

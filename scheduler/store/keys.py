@@ -32,8 +32,16 @@ class _KeyById:
         self.name = name
 
     def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[str], str]:
-        before, _, after = keys.named(self.name.replace("{}", "\0")).partition("\0")
-        return lambda identity: f"{before}{identity}{after}"
+        before, _, after = self.name.partition("{}")
+        return lambda identity: keys.named(f"{before}{identity}{after}")
+
+
+class _NodeKey(_KeyById):
+    """A colon in a node's id is escaped: it would run into the names of the parts below a node."""
+
+    def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[str], str]:
+        named = super().__get__(keys, owner)
+        return lambda node_id: named(node_id.replace("%", "%25").replace(":", "%3A"))
 
 
 class Keys:
@@ -61,7 +69,7 @@ class Keys:
     lingering = _Key("lingering")
     over_limit = _Key("over_limit")
     forgotten = _Key("forgotten")
-    node = _KeyById("node:{}")
+    node = _NodeKey("node:{}")
 
     # The shape index.
     shapes = _Key("shapes")
@@ -74,16 +82,16 @@ class Keys:
     expiry = _Key("expiry")
     finished = _Key("finished")
     sandbox = _KeyById("sandbox:{}")
-    node_reservations = _KeyById("node:{}:reservations")
-    node_claims = _KeyById("node:{}:claims")
-    node_unnamed = _KeyById("node:{}:unnamed")
-    node_explained = _KeyById("node:{}:explained")
+    node_reservations = _NodeKey("node:{}:reservations")
+    node_claims = _NodeKey("node:{}:claims")
+    node_unnamed = _NodeKey("node:{}:unnamed")
+    node_explained = _NodeKey("node:{}:explained")
 
     # Bindings.
     bindings = _Key("bindings")
     assigned = _Key("assigned")
-    node_sandboxes = _KeyById("node:{}:sandboxes")
-    node_assigned = _KeyById("node:{}:assigned")
+    node_sandboxes = _NodeKey("node:{}:sandboxes")
+    node_assigned = _NodeKey("node:{}:assigned")
 
     # Groups, templates, artifacts.
     groups = _Key("groups")

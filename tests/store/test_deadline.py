@@ -79,7 +79,7 @@ async def test_each_task_has_its_own_scope() -> None:
         await entered.wait()
         return deadline.remaining_ms(default=10_000)
 
-    assert await asyncio.gather(with_scope(), without_scope()) == [pytest.approx(1000), 10_000]
+    assert list(await asyncio.gather(with_scope(), without_scope())) == [pytest.approx(1000), 10_000]
 
 
 async def test_a_task_inherits_the_scope_it_was_started_in() -> None:

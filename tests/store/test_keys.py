@@ -8,6 +8,7 @@ import pytest
 from scheduler.errors import ConfigurationError
 from scheduler.store.keys import Keys
 from scheduler.store.scripts import find_folder
+from tests.support.backends import Backend
 
 # key('name'), key('name:' .. id), node_key(id), node_key(id, 'part'), reservation_key(id)
 _KEY = re.compile(r"(?<![\w.])key\(\s*'([^']+)'\s*(\.\.)?")
@@ -30,7 +31,7 @@ def test_a_domain_is_the_hash_tag_of_every_key(domain: str) -> None:
     keys = Keys(domain)
     assert keys.settings == f"aenv:{{{domain}}}:settings"
     assert keys.groups_recent == f"aenv:{{{domain}}}:groups:recent"
-    assert keys.node_reservations("n{1}:x") == f"aenv:{{{domain}}}:node:n{{1}}:x:reservations"
+    assert keys.reservation("r{1}") == f"aenv:{{{domain}}}:reservation:r{{1}}"
     assert keys.pattern == f"aenv:{{{domain}}}:*"
 
 
@@ -42,6 +43,24 @@ def test_a_domain_that_makes_no_clean_tag_is_refused(domain: str) -> None:
 
 def test_an_id_with_braces_does_not_change_its_key() -> None:
     assert Keys("d").node("{}") == "aenv:{d}:node:{}"
+
+
+@pytest.mark.parametrize("node_id", ["a", "a:claims", "a%3Aclaims", "a{b}", "ü%"])
+async def test_both_languages_name_the_keys_of_a_node_alike(node_id: str, backend: Backend) -> None:
+    script = (find_folder() / "include" / "keys.lua").read_text(
+        encoding="utf-8"
+    ) + "return { node_key(ARGV[1]), node_key(ARGV[1], 'claims'), key('groups:recent'), reservation_key('r') }"
+    keys = Keys("d")
+    client = backend.client()
+    found = await client.eval(script, 1, keys.settings, node_id)
+    await client.aclose()
+    assert found == [keys.node(node_id), keys.node_claims(node_id), keys.groups_recent, keys.reservation("r")]
+
+
+def test_no_node_id_reaches_into_the_parts_of_another() -> None:
+    keys = Keys("d")
+    assert keys.node("a:claims") != keys.node_claims("a")
+    assert keys.node("a%3Aclaims") != keys.node("a:claims")
 
 
 def test_the_name_of_a_key_is_found_for_this_domain_only() -> None:
@@ -63,16 +82,18 @@ def test_lua_uses_no_key_that_python_does_not_name() -> None:
 
 
 def test_python_names_no_key_that_nothing_uses() -> None:
+    lua = "".join(path.read_text(encoding="utf-8") for path in find_folder().rglob("*.lua"))
+    package = Path(__file__).parents[2] / "scheduler"
+    python = "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "keys.py")
     used = names_in_scripts()
-    store = "".join(
-        path.read_text(encoding="utf-8")
-        for path in (Path(__file__).parents[2] / "scheduler").rglob("*.py")
-        if path.name != "keys.py"
-    )
     idle = {
         attribute
         for attribute, part in vars(Keys).items()
-        if hasattr(part, "name") and part.name not in used and not re.search(rf"keys\.{attribute}\b", store)
+        if hasattr(part, "name")
+        and part.name not in used
+        # Some scripts keep a name in a variable first.
+        and f"'{part.name}'" not in lua
+        and not re.search(rf"keys\.{attribute}\b", python)
     }
     # These two are built by functions of their own in lua/include/keys.lua.
     assert idle - {"node", "reservation"} == set()

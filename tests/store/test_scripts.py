@@ -126,7 +126,7 @@ def test_a_script_is_put_together_once(write: Write) -> None:
 @pytest.mark.parametrize("name", ["b", "../a", "include/x", "A", ""])
 def test_an_unknown_script_is_refused_with_those_there_are(write: Write, name: str) -> None:
     library = write({"a": "return 1", "include/x": "local x"})
-    with pytest.raises(ConfigurationError, match="there are a$"):
+    with pytest.raises(ConfigurationError, match=r"there are a$"):
         library.get(name)
 
 

@@ -1,0 +1,260 @@
+"""Servers that are not there, not ready, not ours, or not fit; and connections that break."""
+
+import asyncio
+import re
+import time
+from itertools import count
+from typing import Any
+
+import pytest
+
+from scheduler import deadline
+from scheduler.errors import ScriptError, StoreUnavailable, StoreUnusable
+from scheduler.store.client import StoreClient
+from tests.store.conftest import SETTINGS, Connect
+from tests.store.stub_server import Answer, StubServer, bulk, info
+from tests.support.relay import Relay
+from tests.support.servers import RedisServer, free_port
+
+OK = b"*1\r\n$2\r\nok\r\n"
+
+
+def server_info(version: str = "7.0.15", role: str = "master") -> Answer:
+    """Answers as a server of that version and role."""
+
+    def answer(command: list[bytes]) -> bytes:
+        if command[0] == b"INFO":
+            return info(redis_version=version) if command[1] == b"server" else info(role=role)
+        return b"+PONG\r\n"
+
+    return answer
+
+
+def failing(reply: bytes | None, times: int) -> Answer:
+    """Answers the first `times` commands with `reply`, the others well."""
+    calls = count(1)
+    return lambda command: reply if next(calls) <= times else OK
+
+
+async def run(client: StoreClient, name: str = "single", *, retry: bool = True) -> list[Any]:
+    return await client.run(name, settings_key=SETTINGS, retry=retry)
+
+
+# -- not there ------------------------------------------------------------------------------------------------
+
+
+async def test_an_unreachable_server_is_unavailable_once_time_is_over(connect_to: Connect) -> None:
+    client = await connect_to(f"user:hunter2@127.0.0.1:{free_port()}", operation_timeout_ms=100)
+    with pytest.raises(StoreUnavailable, match="cannot be reached") as failure:
+        await run(client)
+    assert type(failure.value) is StoreUnavailable
+    assert client.statistics.retries > 1
+    assert "hunter2" not in f"{failure.value} {client!r}"
+
+
+async def test_a_name_that_does_not_resolve_is_unavailable(connect_to: Connect) -> None:
+    client = await connect_to("nowhere.invalid:6379", operation_timeout_ms=100)
+    with pytest.raises(StoreUnavailable, match=r"nowhere\.invalid"):
+        await run(client)
+
+
+async def test_an_outage_is_told_before_the_requests_own_deadline(connect_to: Connect) -> None:
+    client = await connect_to(f"127.0.0.1:{free_port()}")
+    started = time.monotonic()
+    with deadline.within(0.3):
+        with pytest.raises(StoreUnavailable):
+            await run(client)
+        assert deadline.remaining_ms(default=1000) > 0
+    assert time.monotonic() - started < 5
+
+
+async def test_a_ping_does_not_wait_for_the_operation_timeout(connect_to: Connect) -> None:
+    client = await connect_to(f"127.0.0.1:{free_port()}", operation_timeout_ms=3_600_000)
+    with pytest.raises(StoreUnavailable):
+        await client.ping()
+    assert client.statistics.attempts == 1
+
+
+async def test_a_server_that_never_answers_is_unavailable(connect_to: Connect) -> None:
+    async with StubServer(lambda command: None) as server:
+        client = await connect_to(server.address, operation_timeout_ms=150, attempt_timeout_ms=50)
+        with pytest.raises(StoreUnavailable, match="did not answer in time"):
+            await run(client)
+        assert client.statistics.attempts > 1
+
+
+async def test_a_server_that_answers_the_second_attempt_is_used(connect_to: Connect) -> None:
+    async with StubServer(failing(None, times=1)) as server:
+        client = await connect_to(server.address, attempt_timeout_ms=50)
+        assert await run(client) == [b"ok"]
+        assert client.statistics.retries == 1
+
+
+async def test_what_must_not_be_repeated_is_tried_once(connect_to: Connect) -> None:
+    async with StubServer(failing(b"-LOADING Redis is loading the dataset in memory\r\n", times=1)) as server:
+        client = await connect_to(server.address)
+        with pytest.raises(StoreUnavailable, match="loading"):
+            await run(client, retry=False)
+        assert client.statistics.attempts == 1
+
+
+# -- not ready ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"-LOADING Redis is loading the dataset in memory\r\n",
+        b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
+        b"-READONLY You can't write against a read only replica.\r\n",
+        b"-MASTERDOWN Link with MASTER is down\r\n",
+        b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+        b"-CLUSTERDOWN Hash slot not served\r\n",
+        b"-NOREPLICAS Not enough good replicas to write.\r\n",
+        b"-ASK 3999 127.0.0.1:6381\r\n",
+    ],
+)
+async def test_what_passes_by_itself_is_waited_for(connect_to: Connect, reply: bytes) -> None:
+    async with StubServer(failing(reply, times=3)) as server:
+        client = await connect_to(server.address)
+        assert await run(client) == [b"ok"]
+        assert client.statistics.retries == 3
+        assert client.statistics.failures == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (b"-OOM command not allowed when used memory > 'maxmemory'.\r\n", "maxmemory"),
+        (b"-MISCONF Redis is configured to save RDB snapshots\r\n", "snapshot"),
+    ],
+)
+async def test_what_waits_for_a_person_is_told_at_once(connect_to: Connect, reply: bytes, message: str) -> None:
+    async with StubServer(failing(reply, times=1)) as server:
+        client = await connect_to(server.address)
+        with pytest.raises(StoreUnavailable, match=message):
+            await run(client)
+        assert client.statistics.attempts == 1
+
+
+async def test_a_demoted_server_is_left_for_the_one_behind_the_same_address(connect_to: Connect) -> None:
+    async with StubServer(failing(b"-READONLY You can't write against a read only replica.\r\n", times=1)) as server:
+        client = await connect_to(server.address)
+        connections = []
+        original = client._topology.pool_for
+
+        async def noting(key: str | None) -> object:
+            pool = await original(key)
+            connections.append([connection.is_connected for connection in pool._available_connections])
+            return pool
+
+        client._topology.pool_for = noting  # type: ignore[method-assign, assignment]
+        await run(client)
+        assert connections == [[], [False]]
+
+
+# -- not fit --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["6.0.16", "5.0.7", "2.8.24", "nonsense", ""])
+async def test_a_server_that_is_too_old_is_refused(connect_to: Connect, version: str) -> None:
+    async with StubServer(server_info(version)) as server:
+        client = await connect_to(server.address)
+        with pytest.raises(StoreUnusable, match=r"6\.2 or later is needed"):
+            await client.check_server()
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "7.2.4", "8.2.1", "10.0"])
+async def test_a_server_that_is_new_enough_passes(connect_to: Connect, version: str) -> None:
+    async with StubServer(server_info(version)) as server:
+        await (await connect_to(server.address)).check_server()
+
+
+async def test_a_replica_is_refused(real_server: RedisServer, connect_to: Connect) -> None:
+    with RedisServer(["--replicaof", "127.0.0.1", str(real_server.port)]) as replica:
+        client = await connect_to(replica.address, operation_timeout_ms=200)
+        with pytest.raises(StoreUnusable, match="read-only replica"):
+            await client.check_server()
+        with pytest.raises(StoreUnavailable, match="replica"):
+            await client.run("count", settings_key=SETTINGS)
+
+
+async def test_a_server_that_needs_a_password_is_refused_without_one(connect_to: Connect) -> None:
+    with RedisServer(password="hunter2") as server:
+        client = await connect_to(server.address)
+        with pytest.raises(StoreUnusable, match="needs a password"):
+            await client.check_server()
+        assert client.statistics.attempts == 1
+        for wrong in (f":hunter3@{server.address}", f"redis://nobody:hunter3@{server.address}"):
+            with pytest.raises(StoreUnusable, match="refuses this user name or password") as refusal:
+                await (await connect_to(wrong)).check_server()
+            assert "hunter" not in str(refusal.value)
+        await (await connect_to(server.url)).check_server()
+
+
+async def test_a_password_for_a_server_that_has_none_is_told(real_server: RedisServer, connect_to: Connect) -> None:
+    client = await connect_to(f"redis://:hunter2@{real_server.address}")
+    with pytest.raises(StoreUnusable, match="the server has none"):
+        await client.check_server()
+
+
+async def test_what_does_not_speak_redis_is_refused(connect_to: Connect) -> None:
+    async with StubServer(lambda command: b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        with pytest.raises(StoreUnusable, match="does not speak Redis"):
+            await (await connect_to(server.address)).ping()
+
+
+async def test_an_unexpected_reply_is_no_crash(connect_to: Connect) -> None:
+    async with StubServer(lambda command: bulk("ok")) as server:
+        assert await run(await connect_to(server.address)) == [b"ok"]
+    async with StubServer(lambda command: b"-WHAT is this\r\n") as server:
+        with pytest.raises(ScriptError, match="WHAT is this"):
+            await run(await connect_to(server.address))
+
+
+# -- breaking -------------------------------------------------------------------------------------------------
+
+
+async def test_a_dropped_connection_is_made_anew(real_server: RedisServer, connect_to: Connect) -> None:
+    async with Relay(real_server.port) as relay:
+        client = await connect_to(relay.address)
+        assert await run(client, "count") == [b"ok", 1]
+        relay.cut()
+        assert await run(client, "count") == [b"ok", 2]
+
+
+async def test_a_lost_reply_is_asked_for_again(real_server: RedisServer, connect_to: Connect) -> None:
+    async with Relay(real_server.port) as relay:
+        client = await connect_to(relay.address)
+        assert await run(client, "count") == [b"ok", 1]
+        relay.drop_replies(1)
+        # The second call took effect although its reply was lost; a script of the product would find that out.
+        assert await run(client, "count") == [b"ok", 3]
+
+
+async def test_an_outage_shorter_than_the_deadline_goes_unnoticed(
+    real_server: RedisServer, connect_to: Connect
+) -> None:
+    async with Relay(real_server.port) as relay:
+        client = await connect_to(relay.address)
+        relay.down()
+        call = asyncio.create_task(run(client, "count"))
+        while client.statistics.retries < 3:  # noqa: ASYNC110 - a counter has no event
+            await asyncio.sleep(0)
+        relay.up()
+        assert await call == [b"ok", 1]
+
+
+async def test_a_restarted_server_is_used_again_and_is_another_one(
+    private_server: RedisServer, connect_to: Connect
+) -> None:
+    client = await connect_to(private_server.address)
+    await run(client, "count")
+    before = await client.server_id()
+    private_server.kill()
+    with pytest.raises(StoreUnavailable):
+        await client.ping()
+    private_server.restart()
+    assert await run(client, "count") == [b"ok", 1]
+    assert re.fullmatch("[0-9a-f]{40}", await client.server_id() or "")
+    assert await client.server_id() != before
