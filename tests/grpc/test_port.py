@@ -83,9 +83,9 @@ async def test_the_callers_deadline_is_the_deadline_of_the_work(port: Port) -> N
     await port.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="s1"))
     with_deadline, without = seen
     assert with_deadline is not None
-    assert with_deadline <= 3000
+    assert with_deadline < 3500, "three seconds, as coarsely as gRPC keeps time"
     assert without is not None
-    assert 3000 < without <= 10_000
+    assert 3500 < without <= 10_000
 
 
 async def test_a_caller_that_goes_away_cancels_its_work(port: Port) -> None:

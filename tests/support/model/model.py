@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,12 +26,11 @@ class Verdict:
     acceptable: frozenset[str]
 
 
-class Refusal(Exception):
+@dataclass
+class Refusal:
     """No node may be chosen; `reasons` counts every discovered node once."""
 
-    def __init__(self, reasons: Counter[str]) -> None:
-        super().__init__(dict(reasons))
-        self.reasons = dict(reasons)
+    reasons: dict[str, int]
 
 
 class Model:
@@ -157,12 +155,12 @@ class Model:
     def chooser(self) -> Chooser:
         return Chooser(self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups)
 
-    def schedule(self, request: ScheduleRequest, chosen: str | None = None) -> Verdict:
+    def schedule(self, request: ScheduleRequest, chosen: str | None = None) -> Verdict | Refusal:
         """Choose, reserve, move cursors. `chosen`: what a random strategy took, if acceptable."""
         wanted = resolve(request, self.settings, self.templates)
         choice = self.chooser().choose(request, wanted)
         if choice.node is None:
-            raise Refusal(choice.reasons)
+            return Refusal(dict(choice.reasons))
         node = self.nodes[chosen] if chosen in choice.acceptable and chosen is not None else choice.node
         self._move_cursor(choice, node)
         reservation = self._reserve(request, wanted, node, choice) if wanted.creation else None
