@@ -42,7 +42,8 @@ class Ending(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Shares are of all creates. The fleet is filled up to `target`, then kept there; a refused
-    create is tried again, with another size, after `retry_ms`."""
+    create is tried again, with another size, after `retry_ms`. A run in which nothing was placed for
+    `patience_ms` is over."""
 
     creates: int = 10_000
     node_count: int = 32
@@ -57,6 +58,7 @@ class Workload:
     attempt_ms: int = 50
     retry_ms: int = 500
     sample_ms: int = 1_000
+    patience_ms: int = 3_600_000
     seed: int = 1
     fleet: FleetOptions = field(default_factory=FleetOptions)
 
@@ -104,6 +106,7 @@ class LifecycleRun:
         self._fleet = Fleet(specs, surface, agenda, options)
         self._truth = Truth(self._fleet)
         self._created = 0
+        self._placed_ms = agenda.now_ms
         self._refused = self._refused_with_room = self._refused_by_holding = 0
         self._filled = False
         self._samples: list[_Sample] = []
@@ -111,9 +114,9 @@ class LifecycleRun:
     async def run(self, progress: Callable[[int], None] = lambda done: None) -> LifecycleResult:
         await self._fleet.join()
         began_ms = sample_due_ms = self._agenda.now_ms
-        restart_due = self._workload.creates // 2
+        restart_due, patience_ms = self._workload.creates // 2, self._workload.patience_ms
         wait_ms = self._workload.attempt_ms
-        while self._created < self._workload.creates:
+        while self._created < self._workload.creates and self._agenda.now_ms < self._placed_ms + patience_ms:
             await self._agenda.run_until(self._agenda.now_ms + wait_ms)
             wait_ms = self._workload.attempt_ms
             if self._truth.allocated >= self._workload.target:
@@ -125,8 +128,10 @@ class LifecycleRun:
             if self._created == restart_due:
                 self._restart_one_node()
                 restart_due = -1
-            if self._filled and self._agenda.now_ms >= sample_due_ms:
-                self._samples.append(await self._sample())
+            if self._agenda.now_ms >= sample_due_ms:
+                await self._surface.upkeep()
+                if self._filled:
+                    self._samples.append(await self._sample())
                 sample_due_ms = self._agenda.now_ms + self._workload.sample_ms
         return self._result((self._agenda.now_ms - began_ms) / 1000)
 
@@ -144,6 +149,7 @@ class LifecycleRun:
             self._refused_by_holding += self._truth.anywhere_known_room(size)
             return False
         self._created += 1
+        self._placed_ms = self._agenda.now_ms
         sandbox_id = f"sandbox-{self._created}"
         order = SandboxOrder(sandbox_id, size.cpu_count, size.memory_mb, self._workload.pull_ms, self._draw_outcome())
         self._truth.begin(decision.node.node_id, sandbox_id, size)
@@ -171,7 +177,7 @@ class LifecycleRun:
         async def fork() -> None:
             if self._truth.has_room(node_id, size):
                 for child in await self._fleet.fork(node_id, sandbox_id, (f"{sandbox_id}-child",)):
-                    self._truth.begin(node_id, child.sandbox_id, size)
+                    self._truth.begin(node_id, child.sandbox_id, size, placed=False)
                     self._live(node_id, child.sandbox_id)
 
         return answered

@@ -25,6 +25,7 @@ from scheduler.lab.trace import Trace, TraceRequest
 Progress = Callable[[int], None]
 
 CURVE_POINTS = 400
+UPKEEP_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Replay:
         self._refused: Counter[str] = Counter()
         self._placed = 0
         self._degraded = 0
+        self._upkeep_due_ms = agenda.now_ms
 
     async def run(self, strategy: Strategy, progress: Progress = lambda done: None) -> ReplayResult:
         """`strategy` only labels the result: what decides is the ledger's settings."""
@@ -91,6 +93,7 @@ class Replay:
         start_ms = self._agenda.now_ms
         for done, request in enumerate(self._trace.requests, start=1):
             await self._agenda.run_until(start_ms + request.arrival_ms)
+            await self._keep_up()
             await self._arrive(done, request)
             progress(done)
         self._pressure.close(self._agenda.now_ms)
@@ -105,6 +108,12 @@ class Replay:
             degraded=self._degraded,
             curve=tuple(thinned(self._pressure.moments, CURVE_POINTS)),
         )
+
+    async def _keep_up(self) -> None:
+        """Replicas work in the background all the time; here only when somebody is about to look."""
+        if self._agenda.now_ms >= self._upkeep_due_ms:
+            await self._surface.upkeep()
+            self._upkeep_due_ms = self._agenda.now_ms + UPKEEP_MS
 
     async def _arrive(self, number: int, request: TraceRequest) -> None:
         hint = Hint(

@@ -35,6 +35,9 @@ class Surface(Protocol):
 
     async def nodes(self) -> tuple[Node, ...]: ...
 
+    async def upkeep(self) -> None:
+        """What a replica does in the background: work off what is due."""
+
 
 class InProcess:
     """The services of this process."""
@@ -65,3 +68,7 @@ class InProcess:
 
     async def nodes(self) -> tuple[Node, ...]:
         return await self._services.nodes.list()
+
+    async def upkeep(self) -> None:
+        while await self._services.reservations.sweep():
+            pass

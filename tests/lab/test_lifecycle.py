@@ -20,8 +20,10 @@ async def test_a_perfect_ledger_holds_nothing_unused_and_forgets_nothing_promise
     result = await judged(PlainScheduler())
     assert result.creates == 400
     assert result.allocated > 0.8
-    assert (result.held_unused, result.promised_unheld, result.refused_by_holding) == (0, 0, 0)
-    assert result.refused_with_room > 0, "what ended since the last report nobody could know"
+    assert result.held_unused < 0.005, "only what came and went between two reports, or was lost in the restart"
+    assert result.promised_unheld == 0
+    assert result.refused_by_holding < 0.1 * result.refused
+    assert result.refused_with_room > result.refused_by_holding, "what ended since its node's last report"
 
 
 async def test_a_leaky_ledger_is_found_out_and_the_run_ends_when_nothing_is_placed_any_more() -> None:
