@@ -4,7 +4,8 @@
     -- Guarantee: what holds afterwards, whatever else happens at the same time.
     -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
     -- ARGV[1]: now_ms    milliseconds, or empty for the server's own time
-    -- ARGV[2..]: node_ids  one per node
+    -- ARGV[2]: node_id
+    -- ARGV[3..]: sandbox_ids  one per sandbox
     -- Reply: {status, …}
     -- Errors: CODE what it means, or none
     -- Cost: O(log n) …
@@ -29,7 +30,7 @@ _CODE = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One KEYS or ARGV entry. `tail`: this and all that follow (`ARGV[3..]`)."""
+    """One KEYS or ARGV entry. `meaning` is empty where the name says it all; `tail`: this and all that follow."""
 
     index: int
     name: str
@@ -104,8 +105,8 @@ def _parameters(found: list[tuple[int, bool, list[str]]], kind: str, shown: str)
         if tail and expected != len(found):
             raise ConfigurationError(f"{shown}: {kind}[{index}..] is not the last")
         name, _, meaning = _joined(words).partition(" ")
-        if not name or not meaning.strip():
-            raise ConfigurationError(f"{shown}: {kind}[{index}] needs a name and a meaning")
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise ConfigurationError(f"{shown}: {kind}[{index}] needs a name in small letters")
         parameters.append(Parameter(index, name, meaning.strip(), tail))
     return tuple(parameters)
 

@@ -101,8 +101,6 @@ def test_lua_keeps_to_the_rules_of_this_house(file: str) -> None:
     for pattern, reason in forbidden.items():
         found = re.search(pattern, code)
         assert not found, f"{file}: {found and found[0]}: {reason}"
-    for number, line in enumerate(text.splitlines(), start=1):
-        assert len(line) <= 120, f"{file}:{number} is longer than 120"
 
 
 @FILES

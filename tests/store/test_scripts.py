@@ -176,7 +176,7 @@ def test_a_contract_is_read_from_the_header(write: Write) -> None:
         ("-- Cost: O(log n)\n", "-- Cost: O(1)\n-- Cost: O(log n)\n", r":11: Cost is told twice"),
         ("ARGV[2..]", "ARGV[3..]", r"ARGV\[3\] stands where ARGV\[2\] is due"),
         ("ARGV[1]", "ARGV[1..]", r"ARGV\[1\.\.\] is not the last"),
-        ("settings  the ledger's settings key", "settings", r"KEYS\[1\] needs a name and a meaning"),
+        ("KEYS[1]: settings  the", "KEYS[1]: The", r"KEYS\[1\] needs a name in small letters"),
     ],
 )
 def test_a_header_that_breaks_the_form_is_refused(write: Write, before: str, after: str, message: str) -> None:
