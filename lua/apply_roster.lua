@@ -1,0 +1,54 @@
+-- apply_roster.lua: applies one slice of the difference between a node's last roster and its new one.
+-- Guarantee: only the newest report's roster is applied; a half-applied one is never taken for whole,
+--            because the first slice clears the stored digest and the last one writes the new one.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: node_id
+-- ARGV[3]: generation  of the report this roster came with
+-- ARGV[4]: roster_edits  as the report's reply told it; a change since then leaves the digest unwritten
+-- ARGV[5]: roster_digest  of the whole new roster in the last slice, '' in all others
+-- ARGV[6]: added_count  how many of the following ids were added
+-- ARGV[7..]: sandbox_ids  the added, then those no longer listed; at most 500 a slice
+-- Reply: {'applied'} | {'superseded'} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(ids in the slice)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/credit"
+-- @include "include/identity"
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local node_id, node = ARGV[2], node_key(ARGV[2])
+local known = as_table_of(node_key(node_id), 'generation', 'roster_edits')
+if known.generation ~= ARGV[3] then return { 'superseded' } end
+redis.call('HDEL', node, 'roster_digest')
+
+local added_end = 6 + tonumber(ARGV[6])
+for index = 7, added_end do
+  local sandbox_id = ARGV[index]
+  local binding = binding_of(sandbox_id)
+  redis.call('SADD', node_key(node_id, 'sandboxes'), sandbox_id)
+  if binding and binding.node_id == node_id then
+    forget_assignment(node_id, sandbox_id)
+  else
+    bind(node_id, sandbox_id, now)
+  end
+  if redis.call('HEXISTS', node_key(node_id, 'claims'), sandbox_id) == 1 then
+    judge_claim(node_id, sandbox_id, true, settings, now, nil)
+  end
+end
+for index = added_end + 1, #ARGV do
+  redis.call('SREM', node_key(node_id, 'sandboxes'), ARGV[index])
+  unbind(node_id, ARGV[index])
+end
+save_rows()
+if ARGV[5] ~= '' then
+  drop_unlisted(node_id, settings.binding_grace_ms, now)
+  if (known.roster_edits or '0') == ARGV[4] then redis.call('HSET', node, 'roster_digest', ARGV[5]) end
+end
+close_clock(now)
+return { 'applied' }

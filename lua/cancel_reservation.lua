@@ -1,0 +1,48 @@
+-- cancel_reservation.lua: gives a reservation back; its capacity is free for every replica at once.
+-- Guarantee: of a cancel racing a confirm exactly one takes effect. A cancel that arrives before its
+--            schedule leaves a tombstone that refuses it.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: reservation_id
+-- ARGV[3]: reason  for people, may be ''
+-- ARGV[4]: tombstone_ms  how long to refuse a schedule that has not arrived; '' leaves no tombstone
+-- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
+--        {'missing', rebuilding} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(log reservations)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/reservations"
+-- @include "include/rebuilding"
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local id, reason = ARGV[2], ARGV[3]
+local reservation = read_reservation(id)
+if not reservation then
+  if ARGV[4] == '' then return missing(now) end
+  redis.call('HSET', reservation_key(id), 'node_id', '', 'state', 'cancelled', 'lifecycle', 'explicit', 'cpu_count', 0,
+    'memory_bytes', 0, 'created_at_ms', integer(now), 'expires_at_ms', integer(now + tonumber(ARGV[4])),
+    'finished_at_ms', integer(now), 'reason', reason, 'tombstone', 1)
+  redis.call('PEXPIRE', reservation_key(id), ARGV[4])
+  redis.call('HINCRBY', key('stats'), 'tombstones', 1)
+  return { 'ok', '0', '0', redis.call('HGETALL', reservation_key(id)) }
+end
+
+if (reservation.state == 'pending' or reservation.state == 'confirmed') and tonumber(reservation.expires_at_ms) <= now then
+  expire_reservation(reservation, now)
+end
+local replayed, conflict = reservation.state == 'cancelled', nil
+if reservation.sandbox_told == '1' and reservation.state ~= 'expired' and not replayed then
+  conflict = reservation.state == 'settled' and 'settled' or 'confirmed'
+elseif reservation.state == 'pending' then
+  finish_reservation(reservation, 'cancelled', reason, now)
+end
+save_rows()
+close_clock(now)
+local fields = redis.call('HGETALL', reservation_key(id))
+if conflict then return { 'conflict', conflict, fields } end
+return { 'ok', replayed and '1' or '0', reservation.orphaned or '0', fields }

@@ -1,0 +1,80 @@
+-- confirm_reservation.lua: tells which sandbox a reservation became, and binds that sandbox to its node.
+-- Guarantee: confirmed and bound in one step; of a confirm racing a cancel exactly one takes effect; one
+--            sandbox id is told for one reservation only.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: reservation_id
+-- ARGV[3]: sandbox_id
+-- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
+--        {'missing', rebuilding} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(log reservations)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/credit"
+-- @include "include/identity"
+-- @include "include/rebuilding"
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local id, sandbox_id = ARGV[2], ARGV[3]
+local reservation = read_reservation(id)
+if not reservation then return missing(now) end
+
+local function fields()
+  return redis.call('HGETALL', reservation_key(id))
+end
+
+-- Decide.
+local told = reservation.sandbox_told == '1'
+local other = reservation_named(sandbox_id)
+if other and other.reservation_id == id then other = nil end
+if reservation.state == 'cancelled' then return { 'conflict', 'cancelled', fields() } end
+if told and reservation.sandbox_id ~= sandbox_id then return { 'conflict', 'another sandbox was told', fields() } end
+if other and other.sandbox_told == '1' then return { 'conflict', 'told for another reservation', fields() } end
+if told and (reservation.state == 'confirmed' or reservation.state == 'settled') then
+  return { 'ok', '1', reservation.orphaned or '0', fields() }
+end
+
+-- Write.
+if (reservation.state == 'pending' or reservation.state == 'confirmed') and tonumber(reservation.expires_at_ms) <= now then
+  expire_reservation(reservation, now)
+end
+if other then lose_name(other, now) end
+local deadline = now + settings.placement_reservation_ttl_ms
+local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id
+if misnamed then
+  redis.call('HDEL', node_key(reservation.node_id, 'claims'), reservation.sandbox_id)
+  redis.call('DEL', key('sandbox:' .. reservation.sandbox_id))
+  reservation.sandbox_id = nil
+end
+local orphaned = reservation.state == 'expired'
+local node_gone = orphaned and reservation.reason == 'node_removed'
+if node_gone then
+  reservation.state = 'settled'
+  redis.call('HSET', reservation_key(id), 'state', 'settled', 'orphaned', 1)
+elseif orphaned or (misnamed and reservation.state == 'settled') then
+  reopen(reservation, 'confirmed', deadline)
+  if orphaned then
+    redis.call('HSET', reservation_key(id), 'orphaned', 1)
+    redis.call('HINCRBY', key('stats'), 'reservations_orphaned', 1)
+    charge_again(reservation, read_budget())
+  end
+elseif reservation.state == 'pending' then
+  reservation.state = 'confirmed'
+  redis.call('HSET', reservation_key(id), 'state', 'confirmed', 'expires_at_ms', integer(deadline))
+  redis.call('ZADD', key('expiry'), integer(deadline), id)
+end
+redis.call('HSET', reservation_key(id), 'confirmed_at_ms', integer(now))
+name_reservation(reservation, sandbox_id, true)
+if reservation.state == 'confirmed' and is_listed(reservation.node_id, sandbox_id) then
+  finish_reservation(reservation, 'settled', 'listed', now)
+end
+bind(reservation.node_id, sandbox_id, now)
+redis.call('HINCRBY', key('stats'), 'reservations_confirmed', 1)
+save_rows()
+close_clock(now)
+return { 'ok', '0', orphaned and '1' or '0', fields() }

@@ -1,0 +1,80 @@
+-- explain_schedule.lua: what schedule_sandbox would choose now, and where every node stands.
+-- Guarantee: reserves nothing and moves no cursor; the same code decides as in schedule_sandbox.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: after  the last id of the page before, '' starts at the first
+-- ARGV[3]: limit
+-- ARGV[4]: kind  cold | template | ordinary (the request starts here, see include/request)
+-- ARGV[5]: cpu_count  0: not stated
+-- ARGV[6]: memory_mb  MiB, 0: not stated
+-- ARGV[7]: template_id  '' when none
+-- ARGV[8]: group_key  '' when the request belongs to no group
+-- ARGV[9]: entropy  random integer from the caller
+-- ARGV[10]: excluded_count  how many of the following are excluded nodes
+-- ARGV[11..]: excluded  node ids, then locality keys
+-- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '',
+--         cpu pressure, memory pressure, pending cpu, pending bytes, pending count}, …}
+--        {'again'} | {'refresh'} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(limit log nodes)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/silence"
+-- @include "include/reservations"
+-- @include "include/request"
+-- @include "include/choose"
+-- @include "include/node_view"
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+if settings.refresh_after then return { 'refresh' } end
+local cursors = as_table_of(key('cursors'), 'now', 'journal_base', 'round_robin', 'ordinary', 'ties', 'ordinary_ties',
+  'groups', 'fallback')
+local now = read_clock(ARGV[1], cursors.now)
+local request = read_request(4, settings)
+local caught_up = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
+local swept = expire_due(now, EXPIRY_SLICE)
+save_rows()
+if not caught_up or not swept then return { 'again', 'backlog' } end
+local context = { settings = settings, cursors = cursors, now = now }
+if not choose(request, context) then return { 'again', 'index' } end
+if context.ranks then note_shape(context.shape, now) end
+
+local chosen = context.node_id
+local set = key(context.pool.set)
+local nodes_in_turn = redis.call('ZCARD', set)
+local turn = chosen and redis.call('ZRANK', set, chosen)
+
+-- Ranked strategies: the place in the shape. Rotating ones: how many turns after the chosen node.
+local function rank_of(node_id, row)
+  if settings.strategy == 'least_loaded' then
+    return redis.call('ZRANK', context.shape.key, row_member(row, node_id))
+  end
+  local place = turn and redis.call('ZRANK', set, node_id)
+  return place and (place - turn) % nodes_in_turn
+end
+
+local reply = {
+  'explained', settings.strategy, chosen or '', chosen and redis.call('HGET', node_key(chosen), 'endpoint') or '',
+  context.pool.degraded and '1' or '0', chosen and {} or refusal(request, context),
+}
+local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
+for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, ARGV[3])) do
+  local row = row_of(node_id)
+  local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms')
+  local reason = standing(row, known, context.shape, settings, now)
+  if reason == 'unhealthy' and context.pool.degraded and row.pool == 'u' then
+    local _, unfit = score_of(row, context.shape, settings)
+    reason = context.admits and unfit or ''
+  end
+  if request.excluded[node_id] and context.pool.pools[row.pool] then reason = 'excluded' end
+  local rank = reason == '' and rank_of(node_id, row)
+  local cpu, memory = pressures(row, context.shape)
+  reply[#reply + 1] = {
+    node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank and integer(rank) or '', cpu, memory,
+    integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
+  }
+end
+return reply

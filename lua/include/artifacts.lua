@@ -1,0 +1,3 @@
+-- @include "include/keys"
+local function forget_artifacts(node_id)
+end

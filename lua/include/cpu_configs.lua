@@ -1,0 +1,79 @@
+-- @include "include/keys"
+-- @include "include/reply"
+-- Which CPU templates the observed nodes of a cluster have, and what came out of them.
+--
+--   cpu_configs:<cluster>        zset, scores 0: "<digest> <node>" of every observed node; digest 'none' without a text
+--   cpu_config_counts:<cluster>  hash: digest → how many of those nodes have it
+--   cpu_config_result:<cluster>  hash: version of the inputs, and the template computed from which of them
+--   node:<id>:cpu_config         hash: the node's text and what it was sent; outlives its observation by a day
+local KEPT_MS = 86400000
+local RESENT_MS = 60000
+local MANY_TEMPLATES = 64
+local MANY_TEMPLATES_PAUSE_MS = 5000
+
+local function cpu_configs_key(cluster_id) return key('cpu_configs:' .. cluster_id) end
+local function cpu_config_counts_key(cluster_id) return key('cpu_config_counts:' .. cluster_id) end
+local function cpu_config_result_key(cluster_id) return key('cpu_config_result:' .. cluster_id) end
+
+-- The inputs differ from now on, so whatever was computed from them is out of date.
+local function touch_cpu_configs(cluster_id)
+  if redis.call('EXISTS', cpu_configs_key(cluster_id)) == 0 then
+    redis.call('DEL', cpu_config_result_key(cluster_id))
+  else
+    redis.call('HSET', cpu_config_result_key(cluster_id), 'version', integer(redis.call('INCR', key('sequence'))))
+  end
+end
+
+local function list_cpu_config(node_id, cluster_id, digest)
+  redis.call('ZADD', cpu_configs_key(cluster_id), 0, digest .. ' ' .. node_id)
+  redis.call('HINCRBY', cpu_config_counts_key(cluster_id), digest, 1)
+end
+
+local function unlist_cpu_config(node_id, cluster_id, digest)
+  if redis.call('ZREM', cpu_configs_key(cluster_id), digest .. ' ' .. node_id) == 0 then return end
+  if redis.call('HINCRBY', cpu_config_counts_key(cluster_id), digest, -1) <= 0 then
+    redis.call('HDEL', cpu_config_counts_key(cluster_id), digest)
+  end
+end
+
+-- The node is observed no more: it takes no part in its cluster's template, but its text is kept,
+-- because a node that is back after a flap never sends it again.
+local function withdraw_cpu_config(node_id)
+  local kept = node_key(node_id, 'cpu_config')
+  local about = redis.call('HMGET', kept, 'listed', 'cluster_id', 'digest')
+  if about[1] ~= '1' then return end
+  unlist_cpu_config(node_id, about[2], about[3])
+  touch_cpu_configs(about[2])
+  redis.call('HSET', kept, 'listed', '0')
+  redis.call('PEXPIRE', kept, KEPT_MS)
+end
+
+-- One holder of each distinct template, the first in id order: equal texts add nothing to an intersection.
+local function cpu_config_holders(cluster_id)
+  local holders = {}
+  for _, digest in ipairs(redis.call('HKEYS', cpu_config_counts_key(cluster_id))) do
+    local first = redis.call('ZRANGEBYLEX', cpu_configs_key(cluster_id),
+      '[' .. digest .. ' ', '(' .. digest .. '!', 'LIMIT', 0, 1)[1]
+    holders[#holders + 1] = string.sub(first, #digest + 2)
+  end
+  table.sort(holders)
+  return holders
+end
+
+-- What the node is to be sent now. A node never says that it got a template; but it sends its own text
+-- only until a report succeeds, so a report without it proves the answer to the last one with it.
+local function deliver_cpu_config(node_id, cluster_id, carried, now)
+  local result = redis.call('HMGET', cpu_config_result_key(cluster_id), 'revision', 'recomputed_at_ms', 'failed')
+  if not result[1] or result[3] == '1' then return { 'nothing' } end
+  local kept = node_key(node_id, 'cpu_config')
+  local sent = redis.call('HMGET', kept, 'answered_revision', 'sent_revision', 'sent_count')
+  local count = sent[2] == result[1] and tonumber(sent[3]) or 0
+  if not carried then
+    if sent[1] == result[1] then return { 'nothing' } end
+    if count >= 2 and now - tonumber(result[2]) > RESENT_MS then return { 'nothing' } end
+  end
+  redis.call('HSET', kept, 'sent_revision', result[1], 'sent_count', integer(count + 1))
+  if carried then redis.call('HSET', kept, 'answered_revision', result[1]) end
+  local text = redis.call('HGET', cpu_config_result_key(cluster_id), 'text')
+  return { 'send', text }
+end

@@ -1,0 +1,69 @@
+-- @include "include/reservations"
+-- Reconciliation by counters: what a report's growth acknowledges of the promises made before it.
+local WALK_MAX = 2048
+local OPEN_FIELDS = {
+  'state', 'lifecycle', 'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count', 'sandbox_id',
+}
+
+-- The node's open reservations, oldest first, with what counters need to know of each.
+local function open_reservations(node_id, before)
+  local ids = redis.call('ZRANGEBYSCORE', node_key(node_id, 'reservations'), '-inf', '(' .. integer(before),
+    'LIMIT', 0, WALK_MAX)
+  local open = {}
+  for _, id in ipairs(ids) do
+    local found = redis.call('HMGET', reservation_key(id), unpack(OPEN_FIELDS))
+    if found[1] then
+      open[#open + 1] = {
+        reservation_id = id, node_id = node_id, state = found[1], lifecycle = found[2],
+        cpu = tonumber(found[3]), memory = tonumber(found[4]), held_cpu = tonumber(found[5]),
+        held_memory = tonumber(found[6]), held_count = tonumber(found[7]), sandbox_id = found[8] or nil,
+      }
+    end
+  end
+  return open
+end
+
+-- Others that may have caused the growth: each takes its size out of the credit; a size nobody
+-- stated may be all of it.
+local function reduce_credit(credit, cpu, memory)
+  credit.count = credit.count - 1
+  credit.cpu = cpu > 0 and credit.cpu - cpu or 0
+  credit.memory = memory > 0 and credit.memory - memory or 0
+end
+
+-- Takes from one reservation what the credit covers; true when nothing is left held.
+local function acknowledge(reservation, credit)
+  local cpu, memory, count = reservation.held_cpu, reservation.held_memory, reservation.held_count
+  if count > 0 then
+    if credit.count <= 0 then return false end
+    credit.count, count = credit.count - 1, 0
+  end
+  if cpu > 0 and cpu <= credit.cpu then credit.cpu, cpu = credit.cpu - cpu, 0 end
+  if memory > 0 and memory <= credit.memory then credit.memory, memory = credit.memory - memory, 0 end
+  if cpu ~= reservation.held_cpu or memory ~= reservation.held_memory or count ~= reservation.held_count then
+    release(reservation)
+    hold(reservation, cpu, memory, count)
+    redis.call('HSET', reservation_key(reservation.reservation_id), 'held_cpu', integer(cpu),
+      'held_memory', integer(memory), 'held_count', integer(count))
+  end
+  return cpu == 0 and memory == 0 and count == 0
+end
+
+-- Walks the open reservations once. `by_roster`: the node's reports name its sandboxes, so a
+-- confirmed reservation is told by id and counters say nothing of it.
+local function apply_credit(node_id, credit, generation, by_roster, now)
+  if credit.count <= 0 and credit.cpu <= 0 and credit.memory <= 0 then return end
+  local open, creditable = open_reservations(node_id, generation), {}
+  for _, reservation in ipairs(open) do
+    if reservation.lifecycle == 'heartbeat' or (reservation.state == 'confirmed' and not by_roster) then
+      creditable[#creditable + 1] = reservation
+    else
+      reduce_credit(credit, reservation.cpu, reservation.memory)
+    end
+  end
+  for _, reservation in ipairs(creditable) do
+    if acknowledge(reservation, credit) then
+      finish_reservation(read_reservation(reservation.reservation_id), 'settled', 'counters', now, true)
+    end
+  end
+end

@@ -1,0 +1,56 @@
+-- @include "include/observe"
+-- @include "include/reservations"
+-- @include "include/artifacts"
+-- What discovery does to a node: listed, moved, drained, taken out.
+
+-- What the open reservations of a returning node still hold.
+local function restore_pending(node_id, row)
+  local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)
+  for _, id in ipairs(ids) do
+    local held = redis.call('HMGET', reservation_key(id), 'held_cpu', 'held_memory', 'held_count')
+    row.pending_cpu = row.pending_cpu + (tonumber(held[1] or '') or 0)
+    row.pending_memory = row.pending_memory + (tonumber(held[2] or '') or 0)
+    row.pending_count = row.pending_count + (tonumber(held[3] or '') or 0)
+  end
+end
+
+-- Puts a node on the list, or changes its endpoint and state. `about`: further fields of its hash;
+-- `waiting` among them means it was known before the ledger was lost and may not admit yet.
+local function list_node(node_id, endpoint, discovery, now, about)
+  local node = node_key(node_id)
+  local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting')
+  local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
+  if returning then
+    redis.call('DEL', node)
+    redis.call('ZADD', key('nodes'), 0, node_id)
+    redis.call('ZREM', key('removed'), node_id)
+    known = { waiting = about and about.waiting }
+  end
+  redis.call('HSET', node, 'endpoint', endpoint, 'discovery', discovery)
+  if returning then
+    for field, value in pairs(about or {}) do redis.call('HSET', node, field, value) end
+  end
+  local row = new_row(node_id)
+  if returning then restore_pending(node_id, row) end
+  local report_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms'))
+  local stale = known.last_seen_ms ~= nil and now - tonumber(known.last_seen_ms) > report_ttl_ms
+  local over_limit = known.over_limit ~= nil and known.over_limit ~= ''
+  row.pool = pool_of(discovery, known.status, over_limit, stale)
+  if known.waiting and row.pool == 'c' then row.pool = 'w' end
+end
+
+-- Takes a node off the list. Its observation goes at once; what is promised on it stays for one
+-- report_ttl, its bindings for binding_ttl, so that a flap frees nothing that is being created.
+local function delist_node(node_id, now, settings)
+  local node = node_key(node_id)
+  local known = as_table_of(node_key(node_id), 'endpoint', 'last_seen_ms')
+  redis.call('DEL', node)
+  redis.call('HSET', node, 'endpoint', known.endpoint or '', 'discovery', 'removed', 'removed_at_ms', integer(now))
+  if known.last_seen_ms then redis.call('HSET', node, 'last_seen_ms', known.last_seen_ms) end
+  redis.call('PEXPIRE', node, integer(math.max(settings.report_ttl_ms, settings.binding_ttl_ms) + 3600000))
+  for _, set in ipairs({ 'nodes', 'seen', 'silent' }) do redis.call('ZREM', key(set), node_id) end
+  redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)
+  redis.call('ZADD', key('forgotten'), integer(now + settings.binding_ttl_ms), node_id)
+  drop_row(node_id)
+  forget_artifacts(node_id)
+end

@@ -1,0 +1,33 @@
+-- @include "include/shapes"
+-- @include "include/silence"
+-- How a node looks at this moment: derived status, and why it would not be chosen.
+local REASONS = { u = 'unhealthy', x = 'unhealthy', o = 'over_limit', l = 'lingering', w = 'not_ready' }
+
+-- Staleness comes first for the eye: a silent lingering node shows as unhealthy, yet stays lingering to placement.
+local function derived_status(known, now, report_ttl_ms)
+  local last_seen_ms = tonumber(known.last_seen_ms or '')
+  if last_seen_ms and now - last_seen_ms > report_ttl_ms then return 'unhealthy' end
+  if known.discovery == 'lingering' then return 'lingering' end
+  return known.status or 'connecting'
+end
+
+-- The first reason against a node; '' when it may be chosen for `shape`.
+local function standing(row, known, shape, settings, now)
+  local last_seen_ms = tonumber(known.last_seen_ms or '')
+  local stale = last_seen_ms ~= nil and now - last_seen_ms > settings.report_ttl_ms
+  if stale and (row.pool == 'r' or row.pool == 'c' or row.pool == 'o') then return 'unhealthy' end
+  if REASONS[row.pool] then return REASONS[row.pool] end
+  if settings.strategy == 'grouped_round_robin' and row.pool ~= 'r' then return 'not_ready' end
+  if settings.admits and shape.creation then
+    local _, reason = score_of(row, shape, settings)
+    return reason or ''
+  end
+  return ''
+end
+
+-- Projected load by capacity in each dimension; '' where the capacity is not known.
+local function pressures(row, shape)
+  local cpu = pressure_of(row.cpu_load + row.pending_cpu + shape.cpu, row.cpu_capacity)
+  local memory = pressure_of(row.memory_load + row.pending_memory + shape.memory, row.memory_capacity)
+  return cpu and string.format('%.17g', cpu) or '', memory and string.format('%.17g', memory) or ''
+end

@@ -1,0 +1,54 @@
+-- @include "include/rows"
+-- @include "include/silence"
+-- @include "include/limits"
+-- From a node's figures to its row: effective capacities, loads, and the pool it belongs to.
+local FIGURES = {
+  'cpu_count', 'memory_total_bytes', 'allocated_cpu', 'allocated_memory_bytes', 'paused_allocated_cpu',
+  'paused_allocated_memory_bytes', 'cpu_percent', 'memory_used_bytes', 'sandbox_count',
+  'sandbox_starting_count', 'paused_sandbox_count', 'create_successes', 'create_fails', 'reported_at_unix_ms',
+}
+
+-- floor(advertised × per-mille), -1 when nothing is advertised. Exact beyond 2^53 / 1000.
+local function effective_capacity(advertised, per_mille)
+  if advertised <= 0 then return -1 end
+  if per_mille == 'unlimited' then return advertised end
+  local factor = tonumber(per_mille)
+  local thousands = math.floor(advertised / 1000)
+  return math.min(thousands * factor + math.floor((advertised - thousands * 1000) * factor / 1000), 2 ^ 53 - 1)
+end
+
+-- Settings that turn figures into a row.
+local function read_observation_settings()
+  local found = redis.call('HMGET', KEYS[1], 'overcommit_cpu', 'overcommit_memory', unpack(LIMITS))
+  local limits = {}
+  for index = 1, #LIMITS do limits[index] = found[index + 2] or nil end
+  return { overcommit_cpu = found[1], overcommit_memory = found[2], limits = limits }
+end
+
+-- `figures` nil: the node has not reported (or its report was forgotten).
+local function observe(row, discovery, status, figures, stale, settings)
+  local over_limit
+  if figures then
+    row.cpu_capacity = effective_capacity(figures.cpu_count, settings.overcommit_cpu)
+    row.memory_capacity = effective_capacity(figures.memory_total_bytes, settings.overcommit_memory)
+    row.cpu_load = figures.allocated_cpu + figures.paused_allocated_cpu
+    row.memory_load = figures.allocated_memory_bytes + figures.paused_allocated_memory_bytes
+    row.starting, row.running, row.paused =
+      figures.sandbox_starting_count, figures.sandbox_count, figures.paused_sandbox_count
+    over_limit = exceeded_limit(settings.limits, figures)
+  else
+    row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load = -1, -1, 0, 0
+    row.starting, row.running, row.paused = 0, 0, 0
+  end
+  row.pool = pool_of(discovery, status, over_limit, stale)
+  return over_limit
+end
+
+-- The figures a node last reported, or nil.
+local function read_figures(node_id)
+  local found = redis.call('HMGET', node_key(node_id), 'last_seen_ms', unpack(FIGURES))
+  if not found[1] then return nil end
+  local figures = { last_seen_ms = tonumber(found[1]) }
+  for index, name in ipairs(FIGURES) do figures[name] = tonumber(found[index + 1]) end
+  return figures
+end

@@ -1,0 +1,26 @@
+-- @include "include/keys"
+-- A breach of contract between a script and its caller. An expected "no" is a status instead.
+local function fail(code, detail)
+  return redis.error_reply(code .. ' ' .. detail)
+end
+
+-- Integers beyond 2^31 survive only this way: tostring would round them.
+local function integer(number)
+  return string.format('%.0f', number)
+end
+
+-- A flat reply of HGETALL as a table.
+local function as_table(flat)
+  local fields = {}
+  for index = 1, #flat, 2 do fields[flat[index]] = flat[index + 1] end
+  return fields
+end
+
+-- Named fields of one hash.
+local function as_table_of(hash, ...)
+  local names = { ... }
+  local found = redis.call('HMGET', hash, ...)
+  local fields = {}
+  for index, field in ipairs(names) do fields[field] = found[index] or nil end
+  return fields
+end

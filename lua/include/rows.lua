@@ -1,0 +1,108 @@
+-- @include "include/keys"
+-- @include "include/reply"
+-- A node's row in `loads` is all that ranking reads of it, in one line:
+--   pool,cpu_capacity,memory_capacity,cpu_load,memory_load,starting,running,paused,
+--   pending_cpu,pending_memory,pending_count
+-- Capacities are effective ones (-1: not known), loads are active + paused, memory is bytes.
+-- pool: r ready, c connecting, u unhealthy, x unhealthy and over a limit, o over a limit,
+--       l lingering, w waiting (known before the ledger was lost, not heard of since).
+--
+-- Rows are read once, changed in memory and saved together. Saving a changed row pushes the
+-- member it had in every shape to `journal`; that is how shapes learn of it.
+local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$'
+local POOL_SETS = {
+  r = { 'candidates', 'ready' }, c = { 'candidates' }, u = { 'unhealthy', 'last_resort' },
+  x = { 'unhealthy' }, o = { 'over_limit' }, l = { 'lingering' }, w = { 'waiting' },
+}
+local JOURNAL_CAP = 65536
+local NO_COUNTS = string.rep('0', 30)
+local rows, row_order, journal_trimmed = {}, {}, 0
+
+local function parse_row(text)
+  local pool, cpu_capacity, memory_capacity, cpu_load, memory_load, starting, running, paused,
+    pending_cpu, pending_memory, pending_count = string.match(text, ROW)
+  return {
+    pool = pool,
+    cpu_capacity = tonumber(cpu_capacity), memory_capacity = tonumber(memory_capacity),
+    cpu_load = tonumber(cpu_load), memory_load = tonumber(memory_load),
+    starting = tonumber(starting), running = tonumber(running), paused = tonumber(paused),
+    pending_cpu = tonumber(pending_cpu), pending_memory = tonumber(pending_memory),
+    pending_count = tonumber(pending_count),
+  }
+end
+
+local function format_row(row)
+  return string.format('%s,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f', row.pool,
+    row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load, row.starting,
+    row.running, row.paused, row.pending_cpu, row.pending_memory, row.pending_count)
+end
+
+-- Fixed width, so that the order of bytes is the order of (starting, running, paused, id).
+local function row_member(row, node_id)
+  return string.format('%010.0f%010.0f%010.0f', row.starting + row.pending_count,
+    row.running, row.paused) .. node_id
+end
+
+local function remember_row(node_id, text, row)
+  rows[node_id] = { row = row, text = text, pool = row and row.pool, member = row and row_member(row, node_id) }
+  row_order[#row_order + 1] = node_id
+  return row
+end
+
+-- The row of a discovered node, or nil.
+local function row_of(node_id)
+  local known = rows[node_id]
+  if known then return known.row end
+  local text = redis.call('HGET', key('loads'), node_id)
+  return remember_row(node_id, text, text and parse_row(text) or nil)
+end
+
+-- A node that just entered discovery: nothing reported, nothing pending.
+local function new_row(node_id)
+  if row_of(node_id) == nil then
+    rows[node_id].row = {
+      pool = 'c', cpu_capacity = -1, memory_capacity = -1, cpu_load = 0, memory_load = 0,
+      starting = 0, running = 0, paused = 0, pending_cpu = 0, pending_memory = 0, pending_count = 0,
+    }
+  end
+  return rows[node_id].row
+end
+
+local function drop_row(node_id)
+  row_of(node_id)
+  rows[node_id].row = nil
+end
+
+local function move_pool(node_id, from, to)
+  if from == to then return end
+  for _, name in ipairs(POOL_SETS[from] or {}) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs(POOL_SETS[to] or {}) do redis.call('ZADD', key(name), 0, node_id) end
+end
+
+-- Writes every changed row. Returns the journal's length before any trimming when something was
+-- pushed, else nil.
+local function save_rows()
+  local length
+  for _, node_id in ipairs(row_order) do
+    local known = rows[node_id]
+    local row = known.row
+    local text = row and format_row(row)
+    if text ~= known.text and (text or known.text) then
+      if text then
+        redis.call('HSET', key('loads'), node_id, text)
+      else
+        redis.call('HDEL', key('loads'), node_id)
+      end
+      move_pool(node_id, known.pool, row and row.pool)
+      length = redis.call('RPUSH', key('journal'), known.member or (NO_COUNTS .. node_id))
+      known.text, known.pool, known.member = text, row and row.pool, row and row_member(row, node_id)
+    end
+  end
+  if length and length > JOURNAL_CAP + 1024 then
+    local surplus = length - JOURNAL_CAP
+    redis.call('LTRIM', key('journal'), surplus, -1)
+    redis.call('HINCRBY', key('cursors'), 'journal_base', surplus)
+    journal_trimmed = journal_trimmed + surplus
+  end
+  return length
+end

@@ -1,0 +1,29 @@
+-- @include "include/rows"
+-- Which pool a node belongs to, and noticing that one fell silent.
+local SILENCE_SLICE = 1024
+
+-- Discovery first, then the age of the last report, then what the node says of itself.
+local function pool_of(discovery, status, over_limit, stale)
+  if discovery == 'lingering' then return 'l' end
+  if stale or status == 'unhealthy' then return over_limit and 'x' or 'u' end
+  if over_limit then return 'o' end
+  return status == 'ready' and 'r' or 'c'
+end
+
+-- Moves overdue nodes out of the fresh ones. False: more are due than one call may handle.
+local function retire_silent(now, report_ttl_ms, binding_ttl_ms)
+  local overdue = redis.call('ZRANGEBYSCORE', key('seen'), '-inf', '(' .. integer(now - report_ttl_ms),
+    'WITHSCORES', 'LIMIT', 0, SILENCE_SLICE)
+  for index = 1, #overdue, 2 do
+    local node_id, last_seen = overdue[index], overdue[index + 1]
+    redis.call('ZREM', key('seen'), node_id)
+    redis.call('ZADD', key('silent'), last_seen, node_id)
+    redis.call('ZADD', key('forgotten'), tonumber(last_seen) + binding_ttl_ms, node_id)
+    local row = row_of(node_id)
+    if row then
+      if row.pool == 'r' or row.pool == 'c' then row.pool = 'u' end
+      if row.pool == 'o' then row.pool = 'x' end
+    end
+  end
+  return #overdue < 2 * SILENCE_SLICE
+end

@@ -1,0 +1,55 @@
+-- put_settings.lua: agrees with the ledger on what all replicas must share.
+-- Guarantee: one truth: the higher revision wins; equal revisions with different content never alternate
+--            while another replica is alive.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: replica_id
+-- ARGV[3]: revision
+-- ARGV[4]: digest  of the content
+-- ARGV[5]: epoch  to give a ledger that has none
+-- ARGV[6]: rebuilding  '1': the ledger was lost or rolled back; what is missing may come back with the reports
+-- ARGV[7..]: content  field, value, …
+-- Reply: {'written'|'same'|'adopted'|'conflict', {settings}} 
+-- Errors: none
+-- Cost: O(shapes)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+
+local now = open_clock(ARGV[1])
+local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch')
+
+-- Others that gave a sign of life and have not outlived it.
+local function others_alive()
+  local alive = redis.call('ZRANGEBYSCORE', key('replicas'), '(' .. integer(now), '+inf', 'LIMIT', 0, 2)
+  for _, replica_id in ipairs(alive) do
+    if replica_id ~= ARGV[2] then return true end
+  end
+  return false
+end
+
+local function outcome()
+  if not stored.epoch then return 'written' end
+  local revision, mine = tonumber(stored.revision), tonumber(ARGV[3])
+  if mine > revision then return 'written' end
+  if mine < revision then return 'adopted' end
+  if stored.digest == ARGV[4] then return 'same' end
+  return others_alive() and 'conflict' or 'written'
+end
+
+local status = outcome()
+if status == 'written' then
+  local values = { 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }
+  for index = 7, #ARGV do values[#values + 1] = ARGV[index] end
+  redis.call('DEL', KEYS[1])
+  redis.call('HSET', KEYS[1], unpack(values))
+  for _, name in ipairs(redis.call('HKEYS', key('shapes'))) do redis.call('UNLINK', key('shape:' .. name)) end
+  redis.call('DEL', key('shapes'))
+  if redis.call('ZCARD', key('nodes')) > 0 then redis.call('HSET', KEYS[1], 'refresh_after', '') end
+end
+if ARGV[6] == '1' then
+  local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms'))
+  redis.call('HSET', KEYS[1], 'rebuilding_until_ms', integer(now + binding_ttl_ms))
+end
+close_clock(now)
+return { status, redis.call('HGETALL', KEYS[1]) }

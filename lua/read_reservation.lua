@@ -1,0 +1,24 @@
+-- read_reservation.lua: one reservation as it stands now.
+-- Guarantee: one whose deadline has passed is shown as it ended, swept or not.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: reservation_id
+-- Reply: {'ok', {reservation fields}} | {'missing', rebuilding} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(log reservations)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/reservations"
+-- @include "include/rebuilding"
+
+if not read_settings() then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local reservation = read_reservation(ARGV[2])
+if not reservation then return missing(now) end
+if (reservation.state == 'pending' or reservation.state == 'confirmed') and tonumber(reservation.expires_at_ms) <= now then
+  expire_reservation(reservation, now)
+  save_rows()
+end
+return { 'ok', redis.call('HGETALL', reservation_key(ARGV[2])) }

@@ -1,0 +1,30 @@
+-- record_binding.lua: records which node a sandbox runs on, as a gateway tells after a create or a fork.
+-- Guarantee: only a listed (node, endpoint) pair is recorded; the last record wins across nodes.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: sandbox_id
+-- ARGV[3]: node_id
+-- ARGV[4]: endpoint
+-- Reply: {'recorded'} | {'refused'} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(log bindings)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/credit"
+-- @include "include/identity"
+
+if not read_settings() then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local node = as_table_of(node_key(ARGV[3]), 'endpoint', 'discovery')
+if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~= 'lingering') then
+  return { 'refused' }
+end
+bind(ARGV[3], ARGV[2], now)
+local reservation = reservation_named(ARGV[2])
+if reservation and reservation.node_id == ARGV[3] and reservation.sandbox_told ~= '1' then
+  redis.call('HSET', reservation_key(reservation.reservation_id), 'sandbox_told', 1)
+end
+close_clock(now)
+return { 'recorded' }

@@ -1,0 +1,91 @@
+-- record_events.lua: takes a node's sandbox events into account: creates name reservations, deletes end them.
+-- Guarantee: each event counts once, however often it is told; a fork is never taken for a placed sandbox.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: node_id
+-- ARGV[3..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
+-- Reply: {'counted', how many were new} | {'unlisted'} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(events × unnamed reservations of the node, at most 1,024)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/credit"
+-- @include "include/identity"
+-- @include "include/learning"
+local UNNAMED_MAX = 1024
+local REMEMBER_MS = 600000
+local REMEMBER_MAX = 10000
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local node_id = ARGV[2]
+local explained = node_key(node_id, 'explained')
+if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
+
+-- The oldest unnamed reservation that fits. Reservations of different stated sizes that all fit
+-- leave it open which one this is, so the event names none.
+local function fitting(cpu, memory)
+  local oldest
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'unnamed'), 0, UNNAMED_MAX - 1)) do
+    local reservation = read_reservation(id)
+    local over = not reservation or (reservation.state == 'pending' and tonumber(reservation.expires_at_ms) <= now)
+    if not over then
+      local stated_cpu, stated_memory = tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes)
+      if (stated_cpu == 0 or stated_cpu == cpu) and (stated_memory == 0 or stated_memory == memory) then
+        if oldest and (oldest.cpu_count ~= reservation.cpu_count or oldest.memory_bytes ~= reservation.memory_bytes) then
+          return nil
+        end
+        oldest = oldest or reservation
+      end
+    end
+  end
+  return oldest
+end
+
+local handlers = {}
+
+function handlers.create(sandbox_id, cpu, memory)
+  local reservation = reservation_named(sandbox_id)
+  if not reservation then
+    reservation = fitting(cpu, memory)
+    if reservation then
+      name_reservation(reservation, sandbox_id, false)
+      if reservation.state ~= 'settled' and is_listed(node_id, sandbox_id) then
+        finish_reservation(reservation, 'settled', 'listed', now)
+      end
+    end
+  end
+  if reservation then learn_template(reservation, cpu, memory) end
+end
+
+function handlers.fork(_, cpu, memory)
+  explain_growth(node_id, cpu, memory, 1)
+end
+
+function handlers.delete(sandbox_id)
+  local reservation = reservation_named(sandbox_id)
+  if reservation and reservation.node_id == node_id
+    and (reservation.state == 'pending' or reservation.state == 'confirmed') then
+    finish_reservation(reservation, 'settled', 'deleted', now)
+  end
+  unbind(node_id, sandbox_id)
+end
+
+local counted = 0
+for index = 3, #ARGV, 4 do
+  local event_type, sandbox_id = ARGV[index], ARGV[index + 1]
+  if redis.call('ZADD', explained, 'NX', integer(now), event_type .. ' ' .. sandbox_id) == 1 then
+    counted = counted + 1
+    local handle = handlers[event_type]
+    if handle then handle(sandbox_id, tonumber(ARGV[index + 2]), tonumber(ARGV[index + 3])) end
+  end
+end
+redis.call('ZREMRANGEBYSCORE', explained, '-inf', integer(now - REMEMBER_MS))
+redis.call('ZREMRANGEBYRANK', explained, 0, -REMEMBER_MAX - 1)
+redis.call('PEXPIRE', explained, REMEMBER_MS)
+save_rows()
+close_clock(now)
+return { 'counted', integer(counted) }

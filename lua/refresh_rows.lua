@@ -1,0 +1,37 @@
+-- refresh_rows.lua: brings one slice of rows to the settings in force, idle nodes included.
+-- Guarantee: placements wait until all rows are current, so none is decided on old capacities or limits.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- Reply: {'refreshed', more (1|0)} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(500 nodes)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/observe"
+local SLICE = 500
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+if not settings.refresh_after then return { 'refreshed', '0' } end
+local now = open_clock(ARGV[1])
+local observation = read_observation_settings()
+local from = settings.refresh_after == '' and '-' or '(' .. settings.refresh_after
+local node_ids = redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, SLICE)
+for _, node_id in ipairs(node_ids) do
+  local figures, row = read_figures(node_id), row_of(node_id)
+  local known = as_table_of(node_key(node_id), 'discovery', 'status')
+  if figures and row then
+    local stale = now - figures.last_seen_ms > settings.report_ttl_ms
+    local over_limit = observe(row, known.discovery, known.status, figures, stale, observation)
+    redis.call('HSET', node_key(node_id), 'over_limit', over_limit or '')
+  end
+end
+save_rows()
+if #node_ids == SLICE then
+  redis.call('HSET', KEYS[1], 'refresh_after', node_ids[SLICE])
+  return { 'refreshed', '1' }
+end
+redis.call('HDEL', KEYS[1], 'refresh_after')
+return { 'refreshed', '0' }

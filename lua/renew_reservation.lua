@@ -1,0 +1,35 @@
+-- renew_reservation.lua: moves the deadline of a pending reservation.
+-- Guarantee: only a reservation that still holds its place is renewed.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: reservation_id
+-- ARGV[3]: ttl_ms  from now
+-- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', state, {reservation fields}}
+--        {'missing', rebuilding} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(log reservations)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/reservations"
+-- @include "include/rebuilding"
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local id = ARGV[2]
+local reservation = read_reservation(id)
+if not reservation then return missing(now) end
+if reservation.state == 'pending' and tonumber(reservation.expires_at_ms) <= now then
+  expire_reservation(reservation, now)
+  save_rows()
+end
+if reservation.state ~= 'pending' then
+  return { 'conflict', reservation.state, redis.call('HGETALL', reservation_key(id)) }
+end
+local deadline = integer(now + tonumber(ARGV[3]))
+redis.call('HSET', reservation_key(id), 'expires_at_ms', deadline)
+redis.call('ZADD', key('expiry'), deadline, id)
+close_clock(now)
+return { 'ok', '0', '0', redis.call('HGETALL', reservation_key(id)) }

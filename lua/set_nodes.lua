@@ -1,0 +1,40 @@
+-- set_nodes.lua: changes the discovered list: adds, moves, drains and removes nodes in one step.
+-- Guarantee: readers see all of the changes or none; an unchanged node is not touched.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report
+-- ARGV[3]: listed_count  how many triplets follow
+-- ARGV[4..]: nodes  node_id, endpoint, active | lingering, …; then the ids to remove
+-- Reply: {'changed', count} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(changes log nodes)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/discovery"
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local changed = 0
+local listed_end = 3 + 3 * tonumber(ARGV[3])
+local about = ARGV[2] == '1' and { waiting = '1' } or nil
+
+for index = 4, listed_end, 3 do
+  local node_id, endpoint, discovery = ARGV[index], ARGV[index + 1], ARGV[index + 2]
+  local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery')
+  if known[1] ~= endpoint or known[2] ~= discovery then
+    list_node(node_id, endpoint, discovery, now, about)
+    changed = changed + 1
+  end
+end
+for index = listed_end + 1, #ARGV do
+  if redis.call('ZSCORE', key('nodes'), ARGV[index]) then
+    delist_node(ARGV[index], now, settings)
+    changed = changed + 1
+  end
+end
+save_rows()
+close_clock(now)
+return { 'changed', integer(changed) }

@@ -1,0 +1,23 @@
+-- sign_of_life.lua: a replica tells that it lives, and hears what the ledger is.
+-- Guarantee: a replica that stops telling is forgotten after its time.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: replica_id
+-- ARGV[3]: ttl_ms  0: this replica leaves
+-- Reply: {'alive', epoch, revision, digest, refreshing (1|0)} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(log replicas)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+
+local now = open_clock(ARGV[1])
+redis.call('ZREMRANGEBYSCORE', key('replicas'), '-inf', integer(now))
+if ARGV[3] == '0' then
+  redis.call('ZREM', key('replicas'), ARGV[2])
+else
+  redis.call('ZADD', key('replicas'), integer(now + tonumber(ARGV[3])), ARGV[2])
+end
+local settings = as_table_of(KEYS[1], 'epoch', 'revision', 'digest', 'refresh_after')
+if not settings.epoch then return { 'uninitialised' } end
+return { 'alive', settings.epoch, settings.revision, settings.digest, settings.refresh_after and '1' or '0' }

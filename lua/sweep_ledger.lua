@@ -1,0 +1,86 @@
+-- sweep_ledger.lua: works off one slice of everything that falls due by itself.
+-- Guarantee: nothing depends on it having run – every script treats what is due as done – it only
+--            keeps the backlog short and the key space bounded.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- Reply: {'swept', how much was done, more (1|0)} | {'uninitialised'}
+-- Errors: none
+-- Cost: at most about 2,000 small steps
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/discovery"
+-- @include "include/credit"
+-- @include "include/identity"
+local SLICE = 256
+local BINDING_SLICE = 500
+local SELF_REGISTERED_MS = 24 * 3600 * 1000
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local done, more = 0, false
+
+local function due(set)
+  return redis.call('ZRANGEBYSCORE', key(set), '-inf', integer(now), 'LIMIT', 0, 1)[1]
+end
+
+-- Promises on a node that left discovery and did not come back in time.
+local function release_removed(node_id)
+  local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, SLICE - 1)
+  for _, id in ipairs(ids) do
+    local reservation = read_reservation(id)
+    if reservation then
+      finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
+    else
+      redis.call('ZREM', node_key(node_id, 'reservations'), id)
+    end
+  end
+  if #ids < SLICE then
+    redis.call('ZREM', key('removed'), node_id)
+    redis.call('DEL', node_key(node_id, 'unnamed'), node_key(node_id, 'explained'))
+  end
+  return #ids + 1
+end
+
+-- Bindings of a node that has been gone or silent for longer than they may live.
+local function forget_bindings(node_id)
+  local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), BINDING_SLICE)
+  for _, sandbox_id in ipairs(listed) do unbind(node_id, sandbox_id) end
+  if redis.call('EXISTS', node_key(node_id)) == 1 then
+    redis.call('HDEL', node_key(node_id), 'roster_digest')
+    redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
+  end
+  if #listed < BINDING_SLICE then redis.call('ZREM', key('forgotten'), node_id) end
+  return #listed + 1
+end
+
+more = not retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms) or more
+more = not expire_due(now, SLICE) or more
+local removed = due('removed')
+if removed then done, more = done + release_removed(removed), true end
+save_rows()
+local forgotten = due('forgotten')
+if forgotten then done, more = done + forget_bindings(forgotten), true end
+
+local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(now - settings.binding_ttl_ms),
+  'LIMIT', 0, BINDING_SLICE)
+for _, sandbox_id in ipairs(outlived) do
+  local binding = binding_of(sandbox_id)
+  redis.call('ZREM', key('assigned'), sandbox_id)
+  if binding then unbind(binding.node_id, sandbox_id) end
+end
+local purged = purge_finished(now, SLICE)
+local absent = redis.call('ZRANGEBYSCORE', key('silent'), '-inf', integer(now - SELF_REGISTERED_MS), 'LIMIT', 0, 16)
+for _, node_id in ipairs(absent) do
+  if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then
+    delist_node(node_id, now, settings)
+    done = done + 1
+  end
+end
+save_rows()
+close_clock(now)
+done = done + #outlived + purged
+more = more or #outlived == BINDING_SLICE or purged == SLICE
+return { 'swept', integer(done), more and '1' or '0' }

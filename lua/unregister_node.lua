@@ -1,0 +1,46 @@
+-- unregister_node.lua: forgets a node's report, bindings and artifacts; it stays in the discovered list.
+-- Guarantee: an instance that is no longer the one reporting changes nothing.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: node_id
+-- ARGV[3]: service_instance_id
+-- Reply: {'unregistered'} | {'mismatch', reporting instance} | {'again'} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(1) plus slices of 500 bindings
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/discovery"
+-- @include "include/bindings"
+local SLICE = 500
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now = open_clock(ARGV[1])
+local node_id = ARGV[2]
+local node = node_key(node_id)
+local known = as_table_of(node_key(node_id), 'service_instance_id', 'endpoint', 'discovery', 'self_registered', 'last_seen_ms')
+if known.last_seen_ms and known.discovery ~= 'removed' and known.service_instance_id ~= ARGV[3] then
+  return { 'mismatch', known.service_instance_id }
+end
+
+local row = row_of(node_id)
+if row and known.last_seen_ms then
+  redis.call('DEL', node)
+  redis.call('HSET', node, 'endpoint', known.endpoint, 'discovery', known.discovery)
+  if known.self_registered then redis.call('HSET', node, 'self_registered', '1') end
+  for _, set in ipairs({ 'seen', 'silent' }) do redis.call('ZREM', key(set), node_id) end
+  observe(row, known.discovery, nil, nil, false, {})
+  save_rows()
+end
+forget_artifacts(node_id)
+close_clock(now)
+
+local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), SLICE)
+for _, sandbox_id in ipairs(listed) do unbind(node_id, sandbox_id) end
+local assigned = redis.call('ZRANGE', node_key(node_id, 'assigned'), 0, SLICE - 1)
+for _, sandbox_id in ipairs(assigned) do unbind(node_id, sandbox_id) end
+if #listed == SLICE or #assigned == SLICE then return { 'again', 'bindings' } end
+redis.call('ZREM', key('forgotten'), node_id)
+return { 'unregistered' }

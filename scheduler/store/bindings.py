@@ -1,0 +1,31 @@
+"""Which node a sandbox runs on."""
+
+from __future__ import annotations
+
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.sandbox import Binding
+from scheduler.errors import AssignmentRefused, FieldError
+from scheduler.store import codec
+from scheduler.store.runner import Runner, missing
+
+
+class BindingStore:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def lookup(self, sandbox_id: str) -> Binding:
+        """Raises NotFound, or NotRebuilt while a lost ledger is being rebuilt."""
+        status, reply = await self._runner.run("lookup_binding", sandbox_id, lagging=True)
+        if status == "missing":
+            raise missing("sandbox", sandbox_id, reply)
+        node_id, endpoint, recorded_at_ms = reply
+        return Binding(sandbox_id, NodeAddress(codec.text(node_id), codec.text(endpoint)), int(recorded_at_ms))
+
+    async def record(self, sandbox_id: str, node: NodeAddress) -> None:
+        """Raises AssignmentRefused when discovery does not list that node with that endpoint."""
+        status, _ = await self._runner.run("record_binding", sandbox_id, node.node_id, node.endpoint, durable=True)
+        if status == "refused":
+            raise AssignmentRefused(
+                "node is not in scheduler node list",
+                [FieldError("node_id", node.node_id, "a listed node with that endpoint")],
+            )

@@ -1,0 +1,228 @@
+"""Replies of scripts ↔ the domain's values. The one place that knows the ledger's field names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from typing import Any
+
+import msgpack
+
+from scheduler.domain.node import (
+    DiscoveryState,
+    DiskMetric,
+    Heartbeat,
+    MachineInfo,
+    Node,
+    NodeSnapshot,
+    NodeStatus,
+    P2pEndpoint,
+    PendingTotals,
+    Pressure,
+)
+from scheduler.domain.placement import HintKind, ScheduleRequest
+from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
+
+FIGURES = (
+    "cpu_count",
+    "memory_total_bytes",
+    "allocated_cpu",
+    "allocated_memory_bytes",
+    "paused_allocated_cpu",
+    "paused_allocated_memory_bytes",
+    "cpu_percent",
+    "memory_used_bytes",
+    "sandbox_count",
+    "sandbox_starting_count",
+    "paused_sandbox_count",
+    "create_successes",
+    "create_fails",
+    "reported_at_unix_ms",
+)
+"""Numbers of a snapshot, in the order the scripts take them (lua/include/observe)."""
+
+GROUP_KEY_BYTES_MAX = 1024
+
+
+def text(value: bytes | str | int | None) -> str:
+    """A reply's text; ids are UTF-8, whatever else may be there is shown, not raised."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def pairs(flat: Sequence[Any]) -> dict[str, bytes]:
+    """A flat HGETALL reply by field name; values stay bytes (some are MessagePack)."""
+    values = iter(flat)
+    return {text(name): value if isinstance(value, bytes) else str(value).encode() for name, value in zip(values, values, strict=True)}
+
+
+def texts(flat: Sequence[Any]) -> dict[str, str]:
+    """The same for hashes that hold only text."""
+    return {name: text(value) for name, value in pairs(flat).items()}
+
+
+def number(value: bytes | str | int | None, default: int = 0) -> int:
+    return int(value) if value not in (None, "", b"") else default  # type: ignore[arg-type]
+
+
+def fraction(value: bytes | str) -> float | None:
+    return float(value) if value else None
+
+
+# -- reservations ---------------------------------------------------------------------------------------------
+
+
+def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
+    found = texts(flat)
+
+    def instant(name: str) -> int | None:
+        return int(found[name]) if found.get(name) else None
+
+    return Reservation(
+        reservation_id=reservation_id,
+        node_id=found.get("node_id", ""),
+        state=ReservationState(found["state"]),
+        lifecycle=Lifecycle(found.get("lifecycle", "explicit")),
+        cpu_count=number(found.get("cpu_count")),
+        memory_bytes=number(found.get("memory_bytes")),
+        created_at_ms=number(found.get("created_at_ms")),
+        expires_at_ms=number(found.get("expires_at_ms")),
+        sandbox_id=found.get("sandbox_id") or None,
+        sandbox_told=found.get("sandbox_told") == "1",
+        reason=found.get("reason") or None,
+        held_cpu_count=number(found.get("held_cpu")),
+        held_memory_bytes=number(found.get("held_memory")),
+        held_sandbox_count=number(found.get("held_count")),
+        group_key=found.get("group_key") or None,
+        request_id=found.get("request_id") or None,
+        caller=found.get("caller") or None,
+        confirmed_at_ms=instant("confirmed_at_ms"),
+        finished_at_ms=instant("finished_at_ms"),
+        orphaned=found.get("orphaned") == "1",
+    )
+
+
+# -- placement requests ---------------------------------------------------------------------------------------
+
+
+def group_key(request: ScheduleRequest) -> str:
+    """`image:<first image>` or `template:<id>`, trimmed; "" when the request belongs to no group."""
+    hint = request.hint
+    if hint is None:
+        return ""
+    if hint.kind is HintKind.COLD_SANDBOX:
+        name, prefix = (hint.images[0] if hint.images else ""), "image:"
+    else:
+        name, prefix = hint.template_id, "template:"
+    trimmed = name.strip()
+    key = prefix + trimmed
+    return key if trimmed and len(key.encode()) <= GROUP_KEY_BYTES_MAX else ""
+
+
+def fingerprint(request: ScheduleRequest) -> str:
+    """Equal for equal requests: what a repeated Idempotency-Key is held to."""
+    hint = None
+    if request.hint is not None:
+        hint = {**asdict(request.hint), "metadata": dict(request.hint.metadata)}
+    content = [hint, request.lifecycle, request.reservation_ttl_ms, sorted(request.exclude_nodes)]
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def keyed_reservation_id(caller: str, idempotency_key: str) -> str:
+    """The same caller and key always mean the same reservation, whichever replica is asked."""
+    name = f"{len(caller)}:{caller}{idempotency_key}".encode()
+    return "k" + blake2b(name, digest_size=16).hexdigest()
+
+
+def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]:
+    """A request in the order of lua/include/request."""
+    hint = request.hint
+    excluded = list(dict.fromkeys(request.exclude_nodes))
+    if hint is None:
+        return ["ordinary", 0, 0, "", "", entropy, len(excluded), *excluded]
+    kind = "cold" if hint.kind is HintKind.COLD_SANDBOX else "template"
+    locality = list(dict.fromkeys(key.strip() for key in hint.locality if key.strip()))
+    template_id = hint.template_id.strip()
+    return [
+        kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy, len(excluded), *excluded, *locality,
+    ]  # fmt: skip
+
+
+# -- nodes ----------------------------------------------------------------------------------------------------
+
+
+def heartbeat_details(heartbeat: Heartbeat) -> list[str | bytes]:
+    """What a report carries beside figures: stored as it is, field by field."""
+    machine, peer = heartbeat.machine_info, heartbeat.p2p_endpoint
+    disks = heartbeat.snapshot.disks if heartbeat.snapshot else ()
+    details: list[str | bytes] = [
+        "cluster_id", heartbeat.cluster_id, "version", heartbeat.version, "commit", heartbeat.commit,
+        "p2p_backend", peer.backend if peer else "", "p2p_address", peer.address if peer else "",
+        "disks", msgpack.packb([asdict(disk) for disk in disks]) if disks else b"",
+    ]  # fmt: skip
+    if machine is None:
+        return [*details, "machine_info", b"", "cpu_config_json", ""]
+    about = asdict(machine)
+    # A node sends its CPU configuration only until it was accepted once; what is known then stays.
+    config = about.pop("cpu_config_json")
+    details += ["machine_info", msgpack.packb(about)]
+    return [*details, "cpu_config_json", config] if config else details
+
+
+def roster_digest(sandbox_ids: Sequence[str]) -> str:
+    """Equal for equal sets of ids; never empty, since "" means that a report names no roster."""
+    digest = blake2b(digest_size=16)
+    for sandbox_id in sorted(sandbox_ids):
+        name = sandbox_id.encode()
+        digest.update(len(name).to_bytes(4, "big") + name)
+    return f"{len(sandbox_ids)}:{digest.hexdigest()}"
+
+
+def node(entry: Sequence[Any]) -> Node:
+    """One node of read_nodes."""
+    node_id, flat, status, reason, cpu_pressure, memory_pressure, cpu, memory, count = entry
+    found = pairs(flat)
+    last_seen = found.get("last_seen_ms")
+    return Node(
+        node_id=text(node_id),
+        endpoint=text(found.get("endpoint")),
+        discovery=DiscoveryState(text(found.get("discovery")) or "active"),
+        status=NodeStatus(text(status)),
+        last_seen_ms=int(last_seen) if last_seen else None,
+        generation=number(found.get("generation")),
+        cluster_id=text(found.get("cluster_id")),
+        service_instance_id=text(found.get("service_instance_id")),
+        version=text(found.get("version")),
+        commit=text(found.get("commit")),
+        snapshot=_snapshot(found) if last_seen else NodeSnapshot(),
+        machine_info=_machine_info(found),
+        p2p_endpoint=_p2p_endpoint(found),
+        pending=PendingTotals(int(cpu), int(memory), int(count)),
+        pressure=Pressure(fraction(cpu_pressure), fraction(memory_pressure)),
+        eligible=not reason,
+        ineligible_reason=text(reason) or None,
+    )
+
+
+def _snapshot(found: Mapping[str, bytes]) -> NodeSnapshot:
+    figures = {name: number(found.get(name)) for name in FIGURES}
+    disks = msgpack.unpackb(found["disks"]) if found.get("disks") else ()
+    return NodeSnapshot(
+        status=NodeStatus(text(found.get("status")) or "connecting"),
+        disks=tuple(DiskMetric(**disk) for disk in disks),
+        **figures,
+    )
+
+
+def _machine_info(found: Mapping[str, bytes]) -> MachineInfo | None:
+    if not found.get("machine_info"):
+        return None
+    return MachineInfo(**msgpack.unpackb(found["machine_info"]), cpu_config_json=text(found.get("cpu_config_json")))
+
+
+def _p2p_endpoint(found: Mapping[str, bytes]) -> P2pEndpoint | None:
+    backend, address = text(found.get("p2p_backend")), text(found.get("p2p_address"))
+    return P2pEndpoint(backend, address) if backend or address else None

@@ -1,0 +1,54 @@
+"""The ledger of one domain: one object made of the stores, one per replica."""
+
+from __future__ import annotations
+
+from scheduler.store.artifacts import ArtifactStore
+from scheduler.store.bindings import BindingStore
+from scheduler.store.client import StoreClient, StoreOptions, connect
+from scheduler.store.groups import GroupStore
+from scheduler.store.keys import DEFAULT_DOMAIN, Keys
+from scheduler.store.nodes import NodeStore
+from scheduler.store.placements import PlacementStore
+from scheduler.store.reservations import ReservationStore
+from scheduler.store.runner import Clock, Runner, server_clock
+from scheduler.store.settings import SettingsStore
+from scheduler.store.templates import TemplateStore
+
+
+class Ledger:
+    """Every method is one script or one read; none keeps anything between calls."""
+
+    def __init__(self, client: StoreClient, domain: str = DEFAULT_DOMAIN, clock: Clock = server_clock) -> None:
+        runner = Runner(client, Keys(domain), clock)
+        self.runner = runner
+        self.client = client
+        self.keys = runner.keys
+        self.domain = domain
+        self.clock = clock
+        self.settings = SettingsStore(runner)
+        self.nodes = NodeStore(runner)
+        self.placements = PlacementStore(runner)
+        self.reservations = ReservationStore(runner)
+        self.bindings = BindingStore(runner)
+        self.templates = TemplateStore(runner)
+        self.groups = GroupStore(runner)
+        self.artifacts = ArtifactStore(runner)
+
+    async def ping(self) -> None:
+        """Raises StoreUnavailable when the server does not answer."""
+        await self.client.ping()
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+async def open_ledger(
+    redis_addr: str = "embedded",
+    *,
+    domain: str = DEFAULT_DOMAIN,
+    options: StoreOptions | None = None,
+    clock: Clock = server_clock,
+) -> Ledger:
+    """A ledger at `redis_addr`; nothing is sent before the first call."""
+    client = await connect(redis_addr, options, home_key=Keys(domain).settings)
+    return Ledger(client, domain, clock)

@@ -1,0 +1,165 @@
+"""Nodes: the discovered list, their reports, how they look now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler import deadline
+from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeSnapshot
+from scheduler.domain.sandbox import SandboxEvent
+from scheduler.errors import DeadlineExceeded, InstanceMismatch, NodeNotListed, NotFound
+from scheduler.store import codec
+from scheduler.store.roster import apply_roster
+from scheduler.store.runner import Runner
+
+CHANGES_A_STEP = 1000
+PAGE = 200
+NOT_LISTED = "node is not in scheduler node list"
+HEARTBEAT_DEADLINE_MS = 10_000
+
+
+class NodeStore:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    # -- discovery --------------------------------------------------------------------------------------------
+
+    async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
+        """Add, move or drain one node. `recovering`: it was known before the ledger was lost, so it
+        admits nothing until it reports."""
+        await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
+
+    async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
+        """Replace the whole list; an id in both is lingering. Up to 1,000 changes are one step."""
+        wanted = {node.node_id: (node.endpoint, DiscoveryState.ACTIVE) for node in active}
+        wanted |= {node.node_id: (node.endpoint, DiscoveryState.LINGERING) for node in lingering}
+        listed = await self._listed()
+        changes: list[tuple[str, ...]] = [
+            (node_id, endpoint, state.value)
+            for node_id, (endpoint, state) in wanted.items()
+            if listed.get(node_id) != (endpoint, state.value)
+        ]
+        removals = [(node_id,) for node_id in listed if node_id not in wanted]
+        steps = [*changes, *removals]
+        for first in range(0, len(steps), CHANGES_A_STEP):
+            step = steps[first : first + CHANGES_A_STEP]
+            entries = [change for change in step if len(change) == 3]
+            gone = [change[0] for change in step if len(change) == 1]
+            arguments = [part for entry in entries for part in entry]
+            await self._runner.run("set_nodes", 0, len(entries), *arguments, *gone, durable=True)
+
+    async def remove(self, node_id: str) -> None:
+        """Take a node off the list. Raises NotFound when it is not on it."""
+        _, reply = await self._runner.run("set_nodes", 0, 0, node_id, durable=True)
+        if int(reply[0]) == 0:
+            raise NotFound(f"node {node_id!r} is not known")
+
+    async def unregister(self, node_id: str, service_instance_id: str) -> None:
+        """Forget a node's report, bindings and artifacts. Raises InstanceMismatch."""
+        status, reply = await self._runner.run("unregister_node", node_id, service_instance_id, durable=True)
+        if status == "mismatch":
+            raise InstanceMismatch("service instance mismatch", reporting_instance_id=codec.text(reply[0]))
+
+    async def addresses(self) -> tuple[NodeAddress, ...]:
+        """Every discovered node, active and lingering, in id order."""
+        return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, _) in (await self._listed()).items())
+
+    async def _listed(self) -> dict[str, tuple[str, str]]:
+        client, keys = self._runner.client, self._runner.keys
+        ids = [codec.text(node_id) for node_id in await client.command("ZRANGE", keys.nodes, 0, -1)]
+        listed: dict[str, tuple[str, str]] = {}
+        for first in range(0, len(ids), CHANGES_A_STEP):
+            chunk = ids[first : first + CHANGES_A_STEP]
+            hashes = await client.pipeline([("HMGET", keys.node(node_id), "endpoint", "discovery") for node_id in chunk])
+            for node_id, (endpoint, discovery) in zip(chunk, hashes, strict=True):
+                if discovery in (b"active", b"lingering"):
+                    listed[node_id] = (codec.text(endpoint), codec.text(discovery))
+        return listed
+
+    # -- reports ----------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None = None) -> HeartbeatResult:
+        """Install one report, then apply its roster. Raises NodeNotListed.
+
+        A report without a sequence is dropped when its caller's deadline (10 s when none is given) passed
+        before the ledger was reached: the node has sent another one by then.
+        """
+        with deadline.within((deadline_ms or HEARTBEAT_DEADLINE_MS) / 1000):
+            return await self._heartbeat(heartbeat)
+
+    async def _heartbeat(self, heartbeat: Heartbeat) -> HeartbeatResult:
+        roster = _clean_roster(heartbeat.sandbox_ids)
+        digest = "" if roster is None else codec.roster_digest(roster)
+        status, reply = await self._runner.run("record_heartbeat", *_arguments(heartbeat, digest, "offer", ()))
+        if status == "roster":
+            members = set(roster or ())
+            claimed = [sandbox_id for sandbox_id in map(codec.text, reply) if sandbox_id in members]
+            status, reply = await self._runner.run("record_heartbeat", *_arguments(heartbeat, digest, "listed", claimed))
+        if status == "unlisted":
+            raise NodeNotListed(NOT_LISTED)
+        generation = int(reply[0])
+        if status == "stale":
+            return HeartbeatResult(generation, stale=True)
+        if int(reply[1]) == 1:
+            await apply_roster(self._runner, heartbeat.node_id, roster or (), generation, codec.text(reply[2]))
+        return HeartbeatResult(generation)
+
+    async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
+        """Take events into account; how many were not known before. Raises NodeNotListed."""
+        arguments: list[Any] = []
+        for event in events:
+            arguments += [event.event_type.value, event.sandbox_id, event.requested_cpu, event.requested_memory_bytes]
+        status, reply = await self._runner.run("record_events", node_id, *arguments)
+        if status == "unlisted":
+            raise NodeNotListed(NOT_LISTED)
+        return int(reply[0])
+
+    # -- views ------------------------------------------------------------------------------------------------
+
+    async def get(self, node_id: str) -> Node:
+        """One discovered node, observed or not. Raises NotFound."""
+        _, reply = await self._runner.run("read_nodes", node_id, "", 1)
+        if not reply:
+            raise NotFound(f"node {node_id!r} is not known")
+        return codec.node(reply[0])
+
+    async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
+        """Every discovered node in id order, or those that reported this cluster."""
+        nodes: list[Node] = []
+        after = ""
+        while True:
+            _, reply = await self._runner.run("read_nodes", "", after, PAGE)
+            page = [codec.node(entry) for entry in reply]
+            nodes += [node for node in page if not cluster_id or node.cluster_id == cluster_id]
+            if len(page) < PAGE:
+                return tuple(nodes)
+            after = page[-1].node_id
+
+
+def _clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Trimmed, without blanks and duplicates."""
+    if sandbox_ids is None:
+        return None
+    trimmed = (sandbox_id.strip() for sandbox_id in sandbox_ids)
+    return tuple(dict.fromkeys(sandbox_id for sandbox_id in trimmed if sandbox_id))
+
+
+def _arguments(heartbeat: Heartbeat, digest: str, stage: str, claimed: Sequence[str]) -> list[Any]:
+    """A report in the order of record_heartbeat.lua."""
+    snapshot = heartbeat.snapshot or NodeSnapshot()
+    details = codec.heartbeat_details(heartbeat)
+    return [
+        heartbeat.node_id,
+        heartbeat.service_instance_id,
+        "" if heartbeat.sequence is None else heartbeat.sequence,
+        heartbeat.endpoint or "",
+        digest,
+        stage,
+        snapshot.status.value,
+        len(details),
+        *(getattr(snapshot, name) for name in codec.FIGURES),
+        *details,
+        *claimed,
+    ]

@@ -1,0 +1,125 @@
+"""Placing: one script chooses and reserves."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
+from scheduler.domain.placement import Decision, Explanation, NodeExplanation, ScheduleRequest, Strategy
+from scheduler.errors import Conflict, NoNodes, Overloaded
+from scheduler.store import codec
+from scheduler.store.runner import Runner, unexpected
+
+EXPLAIN_PAGE = 500
+
+
+class PlacementStore:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def schedule(self, request: ScheduleRequest) -> Decision:
+        """Choose a node and, for a creation, reserve on it.
+
+        Raises NoNodes, Conflict (the idempotency key belongs to another or a finished request), Overloaded.
+        """
+        if request.idempotency_key is not None:
+            reservation_id = codec.keyed_reservation_id(request.caller, request.idempotency_key)
+        else:
+            reservation_id = secrets.token_hex(16)
+        arguments = (
+            reservation_id,
+            codec.fingerprint(request),
+            request.lifecycle.value,
+            "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
+            request.request_id,
+            request.caller,
+            *codec.request_arguments(request, secrets.randbits(32)),
+        )
+        status, reply = await self._run("schedule_sandbox", arguments, durable=request.hint is not None)
+        if status == "refused":
+            raise _no_nodes(reply)
+        if status == "conflict":
+            found = codec.reservation(reservation_id, reply[0])
+            raise Conflict(f"the idempotency key belongs to a reservation that is {_why(found.state)}", reservation=found)
+        if status == "overloaded":
+            raise Overloaded("more reservations are due to expire than one call may work off; ask again")
+        if status not in ("placed", "replayed"):
+            raise unexpected("schedule_sandbox", status)
+        node_id, endpoint, strategy, degraded, fields = reply
+        return Decision(
+            node=NodeAddress(codec.text(node_id), codec.text(endpoint)),
+            strategy=Strategy(codec.text(strategy)),
+            replayed=status == "replayed" and request.idempotency_key is not None,
+            degraded=int(degraded) == 1,
+            reservation=codec.reservation(reservation_id, fields) if fields else None,
+        )
+
+    async def explain(self, request: ScheduleRequest) -> Explanation:
+        """Where every node stands for this request; reserves nothing, moves no cursor."""
+        tail = codec.request_arguments(request, secrets.randbits(32))
+        first: list[Any] | None = None
+        nodes: list[NodeExplanation] = []
+        after = ""
+        while True:
+            _, reply = await self._run("explain_schedule", (after, EXPLAIN_PAGE, *tail))
+            first = first or reply[:5]
+            nodes += [_explained(entry) for entry in reply[5:]]
+            if len(reply) - 5 < EXPLAIN_PAGE:
+                break
+            after = nodes[-1].node_id
+        strategy, node_id, endpoint, degraded, refusal = first
+        node = NodeAddress(codec.text(node_id), codec.text(endpoint)) if node_id else None
+        return Explanation(
+            strategy=Strategy(codec.text(strategy)),
+            node=node,
+            degraded=int(degraded) == 1,
+            nodes=_renumbered(nodes),
+            reasons=_no_nodes(refusal[1:]).reasons if refusal else {},
+        )
+
+    async def _run(self, script: str, arguments: tuple[Any, ...], durable: bool = False) -> tuple[str, list[Any]]:
+        while True:
+            status, reply = await self._runner.run(script, *arguments, durable=durable)
+            if status != "refresh":
+                return status, reply
+            # Settings changed: rows are brought up to date before anything is decided on them.
+            await self._runner.run("refresh_rows")
+
+
+def _why(state: str) -> str:
+    return state if state in ("cancelled", "expired") else "for another request or over"
+
+
+def _no_nodes(reply: list[Any]) -> NoNodes:
+    counts = {codec.text(reply[index]): int(reply[index + 1]) for index in range(1, len(reply), 2)}
+    return NoNodes(int(reply[0]), counts)
+
+
+def _explained(entry: list[Any]) -> NodeExplanation:
+    node_id, status, reason, rank, cpu_pressure, memory_pressure, cpu, memory, count = entry
+    return NodeExplanation(
+        node_id=codec.text(node_id),
+        status=NodeStatus(codec.text(status)),
+        rank=int(rank) if rank else None,
+        reason=codec.text(reason) or None,
+        pressure=Pressure(codec.fraction(cpu_pressure), codec.fraction(memory_pressure)),
+        pending=PendingTotals(int(cpu), int(memory), int(count)),
+    )
+
+
+def _renumbered(nodes: list[NodeExplanation]) -> tuple[NodeExplanation, ...]:
+    """Ranks without the gaps that excluded and unfit nodes leave."""
+    order = sorted({node.rank for node in nodes if node.rank is not None})
+    place = {rank: position for position, rank in enumerate(order)}
+    return tuple(
+        NodeExplanation(
+            node.node_id,
+            node.status,
+            None if node.rank is None else place[node.rank],
+            node.reason,
+            node.pressure,
+            node.pending,
+        )
+        for node in nodes
+    )

@@ -1,0 +1,81 @@
+"""Reservations by id: read, confirm, cancel, renew; and the upkeep of what falls due."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.domain.reservation import Reservation, ReservationResult, ReservationState
+from scheduler.errors import Conflict
+from scheduler.store import codec
+from scheduler.store.runner import Runner, missing, unexpected
+
+TOMBSTONE_MS = 3_600_000
+
+
+class ReservationStore:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def get(self, reservation_id: str) -> Reservation:
+        """Raises NotFound, or NotRebuilt while a lost ledger is being rebuilt."""
+        status, reply = await self._runner.run("read_reservation", reservation_id)
+        if status == "missing":
+            raise missing("reservation", reservation_id, reply)
+        return codec.reservation(reservation_id, reply[0])
+
+    async def list(
+        self,
+        node_id: str | None = None,
+        state: ReservationState | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> tuple[tuple[Reservation, ...], str | None]:
+        """A page, oldest first, and the cursor of the next one (None at the end)."""
+        found: list[tuple[int, Reservation]] = []
+        after = cursor or ""
+        while len(found) < limit:
+            _, reply = await self._runner.run(
+                "list_reservations", after, limit, node_id or "", state.value if state else ""
+            )
+            after, page = codec.text(reply[0]), reply[1]
+            for index in range(0, len(page), 2):
+                sequence = codec.number(codec.texts(page[index + 1]).get("sequence"))
+                found.append((sequence, codec.reservation(codec.text(page[index]), page[index + 1])))
+            if not after:
+                break
+        if len(found) > limit:
+            found = found[:limit]
+            after = str(found[-1][0])
+        return tuple(reservation for _, reservation in found), after or None
+
+    async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
+        """Raises NotFound, NotRebuilt, Conflict (carrying the recorded truth)."""
+        return await self._decide("confirm_reservation", reservation_id, sandbox_id)
+
+    async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
+        return await self._decide("cancel_reservation", reservation_id, reason, "")
+
+    async def cancel_by_key(self, caller: str, idempotency_key: str, reason: str = "") -> ReservationResult:
+        """Cancel by the key its schedule carries, whether that has arrived or not."""
+        reservation_id = codec.keyed_reservation_id(caller, idempotency_key)
+        return await self._decide("cancel_reservation", reservation_id, reason, TOMBSTONE_MS)
+
+    async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
+        return await self._decide("renew_reservation", reservation_id, ttl_ms)
+
+    async def sweep(self) -> int:
+        """Work off one slice of what is due; how many things were done."""
+        _, reply = await self._runner.run("sweep_ledger")
+        return int(reply[0])
+
+    async def _decide(self, script: str, reservation_id: str, *args: Any) -> ReservationResult:
+        status, reply = await self._runner.run(script, reservation_id, *args, durable=True)
+        if status == "missing":
+            raise missing("reservation", reservation_id, reply)
+        if status == "conflict":
+            why, fields = codec.text(reply[0]), reply[1]
+            raise Conflict(f"the reservation is {why}" if " " not in why else why, reservation=codec.reservation(reservation_id, fields))
+        if status != "ok":
+            raise unexpected(script, status)
+        replayed, orphaned, fields = reply
+        return ReservationResult(codec.reservation(reservation_id, fields), int(replayed) == 1, int(orphaned) == 1)

@@ -1,0 +1,50 @@
+"""How a store calls its scripts: the settings key, the clock, and the replies every script may give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler.errors import NotFound, NotRebuilt, ScriptError, StoreUnavailable
+from scheduler.store.client import Argument, StoreClient
+from scheduler.store.keys import Keys
+
+Clock = Callable[[], int | None]
+"""Virtual milliseconds for tests; None means the server's own clock."""
+
+
+def server_clock() -> int | None:
+    return None
+
+
+class Runner:
+    """Runs scripts of one domain. Every reply's first element is a status word."""
+
+    def __init__(self, client: StoreClient, keys: Keys, clock: Clock = server_clock) -> None:
+        self.client = client
+        self.keys = keys
+        self.clock = clock
+
+    async def run(self, script: str, *args: Argument, durable: bool = False, lagging: bool = False) -> tuple[str, list[Any]]:
+        """The status and the rest of the reply. `durable`: what is written must outlive the server;
+        `lagging`: a read replica may answer."""
+        now_ms = self.clock()
+        client = self.client.reader if lagging else self.client
+        reply = await client.run(
+            script, ["" if now_ms is None else now_ms, *args], settings_key=self.keys.settings, durable=durable
+        )
+        status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
+        if status == "uninitialised":
+            raise StoreUnavailable("the ledger holds no settings yet; a replica writes them when it starts")
+        return status, list(reply[1:])
+
+
+def missing(what: str, identity: str, facts: Sequence[Any]) -> Exception:
+    """Not there – or not there yet, while a lost ledger is being rebuilt."""
+    if facts and int(facts[0]) == 1:
+        return NotRebuilt(f"{what} {identity!r} is not known; the ledger is being rebuilt")
+    return NotFound(f"{what} {identity!r} is not known")
+
+
+def unexpected(script: str, status: str) -> ScriptError:
+    return ScriptError(f"{script} answered {status!r}")

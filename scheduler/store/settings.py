@@ -1,0 +1,170 @@
+"""The settings all replicas share, and the replicas themselves."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+
+from scheduler.domain.placement import Strategy
+from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.errors import StoreUnavailable
+from scheduler.store import codec
+from scheduler.store.runner import Runner
+
+LIMIT_NAMES = tuple(limit.name for limit in fields(NodeResourceLimit))
+DEFAULT_SIGN_OF_LIFE_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOutcome:
+    """What came of offering settings: `written`, `same`, `adopted` (the ledger's revision is higher)
+    or `conflict` (equal revision, other content, another replica alive). `settings` are in force."""
+
+    status: str
+    settings: LedgerSettings
+    epoch: str
+    differing: tuple[str, ...] = ()
+    rebuilding: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSigns:
+    """What a sign of life hears back: which ledger this is and which settings it runs on."""
+
+    epoch: str
+    revision: int
+    digest: str
+    refreshing: bool
+
+
+def encode(settings: LedgerSettings) -> dict[str, str]:
+    """The fields of the `settings` hash, as people read them with redis-cli."""
+    groups = settings.groups
+
+    def overcommit(value: int | None) -> str:
+        return "unlimited" if value is None else str(value)
+
+    content = {
+        "strategy": settings.strategy.value,
+        "admission": settings.admission.value,
+        "report_ttl_ms": str(settings.report_ttl_ms),
+        "binding_ttl_ms": str(settings.binding_ttl_ms),
+        "binding_grace_ms": str(settings.binding_grace_ms),
+        "placement_reservation_ttl_ms": str(settings.placement_reservation_ttl_ms),
+        "overcommit_cpu": overcommit(settings.overcommit_cpu),
+        "overcommit_memory": overcommit(settings.overcommit_memory),
+        "group_max_sandbox_count": str(groups.max_sandbox_count),
+        "group_max_cpu_count": str(groups.max_cpu_count),
+        "group_max_memory_mb": str(groups.max_memory_mb),
+        "group_placement": groups.group_placement.value,
+        "max_open_groups": str(groups.max_open_groups),
+        "cold_default_cpu_count": str(settings.cold_default_cpu_count),
+        "cold_default_memory_mb": str(settings.cold_default_memory_mb),
+        "templates_learn": str(int(settings.templates_learn)),
+        "artifact_store_capacity": str(settings.artifact_store_capacity),
+        "artifact_lookup_node_limit": str(settings.artifact_lookup_node_limit),
+        "locality_enabled": str(int(settings.locality_enabled)),
+        "self_registration": str(int(settings.self_registration)),
+    }
+    for name in LIMIT_NAMES:
+        limit = getattr(settings.node_resource_limit, name)
+        if limit is not None:
+            content[name] = str(limit)
+    return content
+
+
+def decode(found: Mapping[str, str]) -> LedgerSettings:
+    def overcommit(value: str) -> int | None:
+        return None if value == "unlimited" else int(value)
+
+    limits = {name: int(found[name]) for name in LIMIT_NAMES if found.get(name)}
+    return LedgerSettings(
+        strategy=Strategy(found["strategy"]),
+        admission=Admission(found["admission"]),
+        report_ttl_ms=int(found["report_ttl_ms"]),
+        binding_ttl_ms=int(found["binding_ttl_ms"]),
+        binding_grace_ms=int(found["binding_grace_ms"]),
+        placement_reservation_ttl_ms=int(found["placement_reservation_ttl_ms"]),
+        overcommit_cpu=overcommit(found["overcommit_cpu"]),
+        overcommit_memory=overcommit(found["overcommit_memory"]),
+        node_resource_limit=NodeResourceLimit(**limits),
+        groups=GroupSettings(
+            max_sandbox_count=int(found["group_max_sandbox_count"]),
+            max_cpu_count=int(found["group_max_cpu_count"]),
+            max_memory_mb=int(found["group_max_memory_mb"]),
+            group_placement=GroupPlacement(found["group_placement"]),
+            max_open_groups=int(found["max_open_groups"]),
+        ),
+        cold_default_cpu_count=int(found["cold_default_cpu_count"]),
+        cold_default_memory_mb=int(found["cold_default_memory_mb"]),
+        templates_learn=found["templates_learn"] == "1",
+        artifact_store_capacity=int(found["artifact_store_capacity"]),
+        artifact_lookup_node_limit=int(found["artifact_lookup_node_limit"]),
+        locality_enabled=found["locality_enabled"] == "1",
+        self_registration=found["self_registration"] == "1",
+        revision=int(found["revision"]),
+    )
+
+
+def digest_of(content: Mapping[str, str]) -> str:
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+class SettingsStore:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def put(self, settings: LedgerSettings, replica_id: str, recovering: bool = False) -> SettingsOutcome:
+        """Offer settings to the ledger. `recovering`: the ledger was lost or rolled back, so for one
+        binding_ttl what is missing is told as "not rebuilt" instead of "not found"."""
+        content = encode(settings)
+        values = [part for item in content.items() for part in item]
+        status, reply = await self._runner.run(
+            "put_settings", replica_id, settings.revision, digest_of(content), secrets.token_hex(8), int(recovering), *values
+        )
+        found = codec.texts(reply[0])
+        differing = tuple(sorted(
+            name for name in content.keys() | _content_names(found) if content.get(name) != found.get(name)
+        ))  # fmt: skip
+        return SettingsOutcome(
+            status, decode(found), found["epoch"], differing, found.get("rebuilding_until_ms") is not None
+        )
+
+    async def get(self) -> tuple[LedgerSettings, str] | None:
+        """The settings in force and the ledger's epoch; None when it holds none."""
+        found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.settings))
+        return (decode(found), found["epoch"]) if "epoch" in found else None
+
+    async def sign_of_life(self, replica_id: str, ttl_ms: int = DEFAULT_SIGN_OF_LIFE_MS) -> LedgerSigns | None:
+        """Tell that this replica lives for another `ttl_ms`. None: the ledger is empty."""
+        try:
+            _, reply = await self._runner.run("sign_of_life", replica_id, ttl_ms)
+        except StoreUnavailable as error:
+            if "no settings" in error.detail:
+                return None
+            raise
+        epoch, revision, digest, refreshing = map(codec.text, reply)
+        return LedgerSigns(epoch, int(revision), digest, refreshing == "1")
+
+    async def leave(self, replica_id: str) -> None:
+        await self.sign_of_life(replica_id, 0)
+
+    async def refresh(self) -> bool:
+        """Bring one slice of rows to the settings in force; False when all are."""
+        _, reply = await self._runner.run("refresh_rows")
+        return int(reply[0]) == 1
+
+    async def stats(self) -> dict[str, int]:
+        """Counters that belong to the domain, not to a replica."""
+        found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.stats))
+        return {name: int(value) for name, value in found.items()}
+
+
+_NOT_CONTENT = {"revision", "digest", "epoch", "rebuilding_until_ms", "refresh_after"}
+
+
+def _content_names(found: Mapping[str, str]) -> set[str]:
+    return set(found) - _NOT_CONTENT
