@@ -64,11 +64,10 @@ def test_every_documented_argument_is_read(name: str) -> None:
     if not unread:
         return
     assert computed_indexes("ARGV", code), f"nothing reads ARGV{sorted(unread)}"
-    # A run of arguments read by computed indexes starts at a number the script hands on: `read_request(8, …)`.
+    # A run of arguments read by computed indexes starts at a number that the script hands on, loops from, or adds to.
     for start in starts_of_runs(unread):
-        assert re.search(rf"[(,=]\s*{start}\b|ARGV\[\w+ ?[+-]|\b{start - 1} \+", code), (
-            f"nothing reads ARGV from {start} on"
-        )
+        handed_on, loop, offset = rf"\(\s*{start}\s*[,)]", rf"for \w+ = {start},", rf"\bARGV\[{start - 1} \+"
+        assert re.search(f"{handed_on}|{loop}|{offset}", code), f"nothing reads ARGV from {start} on"
 
 
 @SCRIPTS

@@ -1,0 +1,134 @@
+"""Every command the documents show is one that works: its program, subcommand and options exist,
+and what is cheap to run is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import click
+import pytest
+import typer.main
+
+from tests.docs.commands import ROOT, Command, commands_in, documents
+
+COMMANDS = [command for path in documents() for command in commands_in(path)]
+
+# Programs of the reader's own machine: nothing of this project could break them.
+TAKEN_ON_TRUST = {
+    "cd", "cat", "cp", "echo", "export", "git", "jq", "kubectl", "mkdir", "openssl", "source", "sudo",
+    "apt-get", "docker", "grpcurl", "kill", "sleep", "watch", ".",
+}  # fmt: skip
+
+
+def check_own_command(words: Sequence[str]) -> None:
+    """Parse as the command line would, without running anything."""
+    from scheduler.cli import app
+
+    command: click.Command = typer.main.get_command(app)
+    context = click.Context(command, info_name="agentenv-scheduler")
+    rest = [_filled_in(word) for word in words]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None, f"no subcommand {name}"
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    if set(rest) & {"--help", "-h"} or isinstance(command, click.Group):
+        return
+    command.make_parser(context).parse_args(args=list(rest))
+
+
+def _filled_in(word: str) -> str:
+    """A document writes NODE or <id> where the reader puts their own."""
+    return re.sub(r"<[^>]*>", "x", word)
+
+
+def check_make(words: Sequence[str]) -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = [word for word in words if "=" not in word and not word.startswith("-")]
+    assert set(named) <= targets, f"make has no {sorted(set(named) - targets)}"
+
+
+def check_curl(words: Sequence[str]) -> None:
+    """The route exists with that method."""
+    from scheduler.api.http import create_app
+    from starlette.routing import Match
+
+    method, url, has_body = "GET", "", False
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in {"-X", "--request"}:
+            method = rest.pop(0)
+        elif word in {"-d", "--data", "--json", "--data-binary", "-T"}:
+            has_body = True
+            rest.pop(0)
+        elif word in {
+            "-H",
+            "--header",
+            "-o",
+            "--output",
+            "-m",
+            "--max-time",
+            "-w",
+            "-u",
+            "--cacert",
+            "--cert",
+            "--key",
+        }:
+            rest.pop(0)
+        elif not word.startswith("-"):
+            url = word
+    if has_body and method == "GET":
+        method = "POST"
+    path = re.sub(r"^(https?://)?[^/]+", "", url).partition("?")[0] or "/"
+    scope = {"type": "http", "method": method, "path": _filled_in(path), "root_path": "", "headers": []}
+    app = create_app(services=None)
+    assert any(route.matches(scope)[0] is Match.FULL for route in app.routes), f"no route {method} {path}"
+
+
+def check_python(words: Sequence[str]) -> None:
+    """Modules of this project that are run must be there."""
+    if "-m" in words:
+        module = words[words.index("-m") + 1]
+        assert module in {"pytest", "pip", "venv", "scheduler"}, f"python -m {module}"
+    for word in words:
+        if word.startswith(("tests/", "scheduler/")):
+            assert (ROOT / word.partition("::")[0]).exists(), f"{word} does not exist"
+
+
+def check_pip(words: Sequence[str]) -> None:
+    assert words[0] in {"install", "uninstall"}, words
+
+
+def check_redis_cli(words: Sequence[str]) -> None:
+    """Only its form here; `test_redis_cli.py` runs these against a ledger."""
+    assert words, "redis-cli without a command"
+
+
+CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
+    "agentenv-scheduler": check_own_command,
+    "make": check_make,
+    "curl": check_curl,
+    "pip": check_pip,
+    "python": check_python,
+    "python3": check_python,
+    "redis-cli": check_redis_cli,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+def test_a_documented_command_exists(command: Command) -> None:
+    program = command.words[0]
+    if program in TAKEN_ON_TRUST:
+        return
+    if program.startswith((".ci/", "./")):
+        assert (ROOT / program).exists(), f"{program} does not exist"
+        return
+    check = CHECKS.get(program.rpartition("/")[2])
+    assert check is not None, f"{command.id}: no check knows how to judge {program}"
+    check(command.words[1:])
+
+
+def test_the_readme_shows_the_two_commands_that_do_everything() -> None:
+    shown = {command.words[:2] for command in commands_in(ROOT / "README.md")}
+    assert {("make", "demo"), ("make", "test")} <= shown
