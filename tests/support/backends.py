@@ -52,12 +52,13 @@ class Backend:
         redis_addr: str | None = None,
         **changes: Any,
     ) -> Ledger:
-        """A ledger without settings yet. `redis_addr` other than the server's: a relay before it."""
+        """A ledger without settings yet. Without `clock` it goes by the server's time.
+        `redis_addr` other than the server's: a relay before it."""
         from scheduler.store.ledger import open_ledger
 
-        return await open_ledger(
-            redis_addr or self.redis_addr, domain=domain, options=self.options(**changes), clock=clock
-        )
+        timing: dict[str, Any] = {} if clock is None else {"clock": clock}
+        options = self.options(**changes)
+        return await open_ledger(redis_addr or self.redis_addr, domain=domain, options=options, **timing)
 
     def client(self) -> redis.asyncio.Redis:
         """A raw client on the same store; texts, not bytes. Close it with `aclose()`."""

@@ -1,0 +1,13 @@
+"""Whether a ledger agrees with a recount of itself."""
+
+from __future__ import annotations
+
+from scheduler.store.ledger import Ledger
+
+
+async def assert_ledger_is_sound(ledger: Ledger) -> None:
+    """What `inspect check` would find: nothing."""
+    from scheduler.inspection import recount
+
+    report = await recount(ledger)
+    assert not report.violations, "\n".join(str(violation) for violation in report.violations)
