@@ -47,4 +47,6 @@ if result[1] == result[2] then return deliver_cpu_config(node_id, cluster_id, ca
 if result[3] and redis.call('HLEN', counts) > MANY_TEMPLATES and now - tonumber(result[3]) < MANY_TEMPLATES_PAUSE_MS then
   return { 'nothing' }
 end
-return { 'compute', result[1], unpack(cpu_config_holders(cluster_id), 1, math.min(7000, redis.call('HLEN', counts))) }
+local reply = { 'compute', result[1] }
+for _, holder in ipairs(cpu_config_holders(cluster_id)) do reply[#reply + 1] = holder end
+return reply

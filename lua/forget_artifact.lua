@@ -1,0 +1,20 @@
+-- forget_artifact.lua: a node can serve an artifact no more.
+-- Guarantee: an entry that is not there is fine; an artifact without providers takes no room.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: cluster_id
+-- ARGV[3]: backend
+-- ARGV[4]: key
+-- ARGV[5]: node_id
+-- Reply: {'forgotten'}
+-- Errors: none
+-- Cost: O(log artifacts)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/artifacts"
+
+work_off_artifacts()
+local artifact = artifact_scope(ARGV[2], ARGV[3]) .. '|' .. ARGV[4]
+redis.call('SREM', node_key(ARGV[5], 'artifacts'), artifact)
+if redis.call('HEXISTS', artifact_key(artifact), ARGV[5]) == 1 then drop_provider(artifact, ARGV[5]) end
+return { 'forgotten' }

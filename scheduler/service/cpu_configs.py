@@ -1,0 +1,68 @@
+"""Which CPU template a node is to use, answered to its report.
+
+A cluster has one as soon as every observed node of it has told its own. It is sent to whoever
+sends a text, and to everyone else for a minute after it was computed (at least twice), because a
+node never says that it got it; receiving it again changes nothing there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scheduler.domain.node import Heartbeat
+from scheduler.errors import SchedulerError
+from scheduler.service.cpu_config import UnreadableCpuConfig, intersect
+
+if TYPE_CHECKING:
+    from scheduler.store.cpu_configs import CpuConfigAnswer, CpuConfigStore
+
+log = structlog.get_logger("scheduler.cpu_configs")
+
+# Inputs that move on while we compute are computed by whoever reports next; no need to chase them.
+_ATTEMPTS = 3
+
+
+class CpuConfigs:
+    def __init__(self, store: CpuConfigStore) -> None:
+        self._store = store
+
+    async def after_heartbeat(self, heartbeat: Heartbeat, generation: int) -> str:
+        """The template for the answer to this installed report; "" when nothing changes for the node.
+
+        A failure is raised only for a report that carries a text: the node sends it until a report
+        succeeds and never again, so success must mean that the ledger has it."""
+        text = heartbeat.machine_info.cpu_config_json if heartbeat.machine_info else ""
+        try:
+            return await self._template_for(heartbeat, generation, text)
+        except SchedulerError as error:
+            if text:
+                raise
+            log.warning("no CPU template this time", node_id=heartbeat.node_id, detail=error.detail)
+            return ""
+
+    async def _template_for(self, heartbeat: Heartbeat, generation: int, text: str) -> str:
+        for _ in range(_ATTEMPTS):
+            answer = await self._store.report(heartbeat.node_id, heartbeat.cluster_id, generation, text)
+            if answer.holders:
+                answer = await self._compute(heartbeat, answer, carried=bool(text))
+            if not answer.changed:
+                return answer.send
+        return ""
+
+    async def _compute(self, heartbeat: Heartbeat, asked: CpuConfigAnswer, *, carried: bool) -> CpuConfigAnswer:
+        texts = await self._store.texts(asked.holders)
+        if texts is None:
+            return type(asked)(changed=True)
+        try:
+            template = intersect(texts)
+        except UnreadableCpuConfig as error:
+            # Kept as failed until the inputs change: computing it again would fail again.
+            log.warning("no common CPU template", cluster_id=heartbeat.cluster_id, detail=str(error))
+            template = ""
+        else:
+            log.info("common CPU template computed", cluster_id=heartbeat.cluster_id, distinct=len(texts))
+        return await self._store.install(
+            heartbeat.node_id, heartbeat.cluster_id, carried=carried, version=asked.version, text=template
+        )
