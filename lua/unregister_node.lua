@@ -35,6 +35,7 @@ if row and known.last_seen_ms then
   save_rows()
 end
 forget_artifacts(node_id)
+withdraw_cpu_config(node_id)
 close_clock(now)
 
 local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), SLICE)

@@ -1,6 +1,7 @@
 -- @include "include/observe"
 -- @include "include/reservations"
 -- @include "include/artifacts"
+-- @include "include/cpu_configs"
 -- What discovery does to a node: listed, moved, drained, taken out.
 
 -- What the open reservations of a returning node still hold.
@@ -53,4 +54,5 @@ local function delist_node(node_id, now, settings)
   redis.call('ZADD', key('forgotten'), integer(now + settings.binding_ttl_ms), node_id)
   drop_row(node_id)
   forget_artifacts(node_id)
+  withdraw_cpu_config(node_id)
 end

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import structlog
 
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NodeNotListed
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_endpoint, clean_id, clean_optional_id, refuse, required
 from scheduler.service.reports import clean_events, clean_heartbeat
 
 if TYPE_CHECKING:
+    from scheduler.service.cpu_configs import CpuConfigs
     from scheduler.store.nodes import NodeStore
 
-log = structlog.get_logger("scheduler.nodes")
+log = get_logger("scheduler.nodes")
 
 
 class NodeService:
-    def __init__(self, store: NodeStore, metrics: Metrics) -> None:
+    def __init__(self, store: NodeStore, metrics: Metrics, cpu_configs: CpuConfigs) -> None:
         self._store = store
         self._metrics = metrics
+        self._cpu_configs = cpu_configs
 
     async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
         """Discovery lists the node: added, moved, or drained (`lingering`)."""
@@ -64,6 +66,9 @@ class NodeService:
         try:
             with self._metrics.ledger_call("heartbeat"):
                 result = await self._store.heartbeat(heartbeat, deadline_ms)
+                if not result.stale:
+                    template = await self._cpu_configs.after_heartbeat(heartbeat, result.generation)
+                    result = replace(result, cpu_config_json=template)
         except NodeNotListed:
             log.warning("heartbeat of a node that is not listed", node_id=heartbeat.node_id)
             raise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.observability.metrics import Metrics
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
+from scheduler.service.cpu_configs import CpuConfigs
 from scheduler.service.groups import GroupService
 from scheduler.service.hints import HintService
 from scheduler.service.nodes import NodeService
@@ -43,7 +44,7 @@ def build_services(ledger: Ledger, *, metrics: Metrics | None = None, lenient_hi
     metrics = metrics if metrics is not None else Metrics()
     return Services(
         placement=PlacementService(ledger.placements, metrics),
-        nodes=NodeService(ledger.nodes, metrics),
+        nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs)),
         reservations=ReservationService(ledger.reservations, metrics),
         bindings=BindingService(ledger.bindings, metrics),
         templates=TemplateService(ledger.templates, metrics),

@@ -41,7 +41,7 @@ class CpuConfigStore:
         for start in range(0, len(holders), _TEXTS_AT_ONCE):
             found = await self._runner.client.pipeline(
                 [
-                    ("HGET", self._runner.keys.named(f"node:{node_id}:cpu_config"), "text")
+                    ("HGET", self._runner.keys.node_cpu_config(node_id), "text")
                     for node_id in holders[start : start + _TEXTS_AT_ONCE]
                 ]
             )

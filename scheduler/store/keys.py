@@ -99,6 +99,18 @@ class Keys:
     template = _KeyById("template:{}")
     templates = _Key("templates")
     artifacts = _Key("artifacts")
+    artifact = _KeyById("artifact:{}")  # lua/include/artifacts tells how it is named
+    artifact_scopes = _Key("artifact_scopes")
+    artifact_epochs = _Key("artifact_epochs")
+    artifact_backlog = _Key("artifact_backlog")
+    artifact_parked = _KeyById("artifact_backlog:{}")
+    node_artifacts = _NodeKey("node:{}:artifacts")
+
+    # CPU templates, by cluster.
+    cpu_configs = _KeyById("cpu_configs:{}")
+    cpu_config_counts = _KeyById("cpu_config_counts:{}")
+    cpu_config_result = _KeyById("cpu_config_result:{}")
+    node_cpu_config = _NodeKey("node:{}:cpu_config")
 
     def __init__(self, domain: str = DEFAULT_DOMAIN) -> None:
         if not DOMAIN_PATTERN.fullmatch(domain):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler.store.artifacts import ArtifactStore
 from scheduler.store.bindings import BindingStore
 from scheduler.store.client import StoreClient, StoreOptions, connect
+from scheduler.store.cpu_configs import CpuConfigStore
 from scheduler.store.groups import GroupStore
 from scheduler.store.keys import DEFAULT_DOMAIN, Keys
 from scheduler.store.nodes import NodeStore
@@ -33,6 +34,7 @@ class Ledger:
         self.templates = TemplateStore(runner)
         self.groups = GroupStore(runner)
         self.artifacts = ArtifactStore(runner)
+        self.cpu_configs = CpuConfigStore(runner)
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when the server does not answer."""
