@@ -154,15 +154,29 @@ def _assigned(assignments: Sequence[str] | None) -> dict[str, str]:
     return assigned
 
 
-_OWN_COMMANDS = frozenset({"serve", "config", "version", "lua"})
+@app.command(
+    "grpc-health-probe",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def probe_grpc(context: typer.Context) -> None:
+    """Ask a gRPC server whether it is serving; takes the options of the well-known probe of that name."""
+    from scheduler.api.grpc.health_probe import main as probe
+
+    raise typer.Exit(probe(context.args))
+
+
+_OWN_COMMANDS = frozenset({"serve", "config", "version", "lua", "grpc-health-probe"})
 
 
 def _add_tools() -> None:
-    """The commands of the lab and of inspection. `serve` runs without ever importing them."""
+    """The commands of the lab, of inspection and of access. `serve` runs without ever importing them."""
+    from scheduler.access.cli import keys_app
     from scheduler.inspection.cli import inspect_app
     from scheduler.lab.cli import register
 
     app.add_typer(inspect_app, name="inspect")
+    app.add_typer(keys_app, name="keys")
     register(app)
 
 

@@ -49,7 +49,9 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             insecure=values["http.insecure"],
             tls=_tls(values, "http"),
             request_timeout_ms=values["http.request_timeout"],
-            body_limit_bytes=values["http.body_limit_bytes"],
+            body_bytes_max=values["http.body_bytes_max"],
+            in_flight_max=values["http.in_flight_max"],
+            metrics_need_admin=values["http.metrics_need_admin"],
         ),
         grpc=GrpcSettings(
             # Query-only speaks gRPC and nothing else; it cannot be without it.

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from scheduler.config.keys import SECTIONS, TOP_LEVEL, Key
 
-
 # What the default already shows well enough to a reader; the error message says it in full.
 _PLAIN = ("true or false", "a whole number", "the path of", "a duration", "a text")
 

@@ -71,7 +71,9 @@ class HttpSettings:
     insecure: bool = False
     tls: TlsSettings | None = None
     request_timeout_ms: int = 10_000
-    body_limit_bytes: int = 16 * 1024 * 1024
+    body_bytes_max: int = 8 * 1024 * 1024
+    in_flight_max: int = 1024
+    metrics_need_admin: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,32 @@
+# syntax=docker/dockerfile:1
+
+FROM python:3.13-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/scheduler
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY scheduler ./scheduler
+COPY lua ./lua
+RUN /opt/scheduler/bin/pip install '.[kubernetes]' \
+    && /opt/scheduler/bin/pip uninstall --yes pip
+
+FROM python:3.13-slim
+LABEL org.opencontainers.image.title="agentenv-scheduler" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/scheduler /opt/scheduler
+# AgentENV's manifests probe with this name.
+COPY --chmod=755 <<'PROBE' /grpc_health_probe
+#!/bin/sh
+exec /opt/scheduler/bin/python -m scheduler.api.grpc.health_probe "$@"
+PROBE
+ENV PATH=/opt/scheduler/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    SCHEDULER_GRPC_LISTEN_ADDR=0.0.0.0:9090 \
+    SCHEDULER_METRICS_LISTEN_ADDR=0.0.0.0:9101
+# HTTP stays on loopback until it is given API keys and a host: SCHEDULER_API_KEYS_FILE, SCHEDULER_HTTP_HOST.
+EXPOSE 8090 9090 9101
+USER 65532:65532
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["/grpc_health_probe", "-addr=127.0.0.1:9090"]
+ENTRYPOINT ["agentenv-scheduler"]
+CMD ["serve"]

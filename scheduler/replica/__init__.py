@@ -1,0 +1,11 @@
+"""One replica: the process from its first word in the log to its last.
+
+process.py      Replica: start, run, drain, stop
+listeners.py    the doors: HTTP, gRPC, metrics
+membership.py   what a replica tells the ledger: its settings, the nodes and templates it knows, that it lives
+upkeep.py       what it does in the background, at intervals that no two replicas share
+"""
+
+from scheduler.replica.process import Replica, run
+
+__all__ = ["Replica", "run"]

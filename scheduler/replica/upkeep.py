@@ -1,0 +1,81 @@
+"""What a replica does in the background. Intervals are jittered, so that replicas do not march in step.
+
+A ledger that cannot be reached is said once and once more when it is back, however often it was
+tried; anything that is not an error of ours ends the process, because it would be a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler.errors import SchedulerError
+from scheduler.observability.logging import get_logger
+
+if TYPE_CHECKING:
+    from scheduler.store.ledger import Ledger
+
+log = get_logger(__name__)
+
+JITTER = 0.2
+_SLICES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """`work` again and again, `interval_ms` apart; after failures up to `retry_ms_max` apart."""
+
+    name: str
+    interval_ms: int
+    work: Callable[[], Awaitable[None]]
+    retry_ms_max: int = 5_000
+
+
+async def keep_doing(chore: Chore) -> None:
+    """Until cancelled."""
+    failures = 0
+    while True:
+        try:
+            await chore.work()
+        except SchedulerError as error:
+            failures += 1
+            if failures == 1:
+                log.warning("a chore failed; trying again", chore=chore.name, code=error.code, detail=error.detail)
+        else:
+            if failures:
+                log.info("a chore works again", chore=chore.name, failures=failures)
+            failures = 0
+        await asyncio.sleep(pause_ms(chore, failures) / 1000)
+
+
+def pause_ms(chore: Chore, failures: int) -> float:
+    """The interval, doubled with every failure up to the cap, give or take a fifth."""
+    backed_off: int = min(chore.interval_ms * 2 ** min(failures, 16), max(chore.retry_ms_max, chore.interval_ms))
+    return backed_off * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+def sweeping(ledger: Ledger) -> Callable[[], Awaitable[None]]:
+    """What falls due by itself (expiries, silence, removed nodes, old bindings), slice after slice."""
+
+    async def sweep() -> None:
+        for _ in range(_SLICES_AT_ONCE):
+            if not await ledger.reservations.sweep():
+                return
+            await asyncio.sleep(0)
+
+    return sweep
+
+
+def refreshing(ledger: Ledger) -> Callable[[], Awaitable[None]]:
+    """Rows of nodes brought to the settings in force, slice after slice."""
+
+    async def refresh() -> None:
+        for _ in range(_SLICES_AT_ONCE):
+            if not await ledger.settings.refresh():
+                return
+            await asyncio.sleep(0)
+
+    return refresh
