@@ -1,0 +1,285 @@
+"""What a placement costs the Redis server, at one size of fleet after another.
+
+Every figure of a script is server-side (INFO commandstats, reset before each round), the median of
+several rounds, with the product's own commands. Beside each stands a script that does nothing, called
+with the same keys and arguments through the same client in the same round: their ratio is what can be
+compared between machines.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from scheduler.domain.limits import MIB
+from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.settings import LedgerSettings
+from scheduler.errors import NoNodes
+from scheduler.lab.calls import CallRecorder, Command, without_effect
+from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
+from scheduler.lab.server_figures import BATCH, ServerFigures, middle
+from scheduler.store.ledger import Ledger
+
+NOOP = "return 1"
+NODE_CPU_COUNT = 1024
+NODE_MEMORY_MB = 4 * 1024 * 1024
+RESERVATION_TTL_MS = 24 * 3_600_000
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """`churn_shapes`: shapes in use while a fifth of the nodes report changes between placements."""
+
+    strategy: Strategy = Strategy.LEAST_LOADED
+    rounds: int = 5
+    calls: int = 1_000
+    churn_shapes: tuple[int, ...] = (16, 100)
+    churn_rounds: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementCost:
+    """One size of fleet and one number of request shapes in rotation; `ratio` is script by no-op."""
+
+    nodes: int
+    shapes: int
+    script_us: float
+    noop_us: float
+    ratio: float
+    cold_us: float
+    round_trip_us: float
+    bytes_per_node: float
+
+
+@dataclass(frozen=True, slots=True)
+class FleetCost:
+    """What else one size of fleet costs. `churn_us`: a placement, by shapes in use, each of which has
+    to take in the changes of a fifth of the nodes first."""
+
+    nodes: int
+    load_seconds: float
+    first_use_us: float
+    churn_us: dict[int, float]
+    refusal_us: float
+    heartbeat_changed_us: float
+    heartbeat_unchanged_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    placements: tuple[PlacementCost, ...]
+    fleets: tuple[FleetCost, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "results": [_plain(cost) for cost in self.placements],
+            "fleets": [_plain(cost) for cost in self.fleets],
+        }
+
+
+async def bench_schedule(
+    redis_addr: str,
+    node_counts: Sequence[int],
+    shape_counts: Sequence[int],
+    options: BenchOptions | None = None,
+    progress: Progress = lambda stage: None,
+) -> BenchReport:
+    """Measure every size in turn, each on an empty ledger."""
+    options = options or BenchOptions()
+    settings = LedgerSettings(strategy=options.strategy, report_ttl_ms=REPORT_TTL_MS)
+    placements: list[PlacementCost] = []
+    fleets: list[FleetCost] = []
+    for node_count in node_counts:
+        async with scratch_ledger(redis_addr, settings) as ledger:
+            bench = FleetBench(ledger, node_count, options)
+            progress(f"{node_count:,} nodes: loading")
+            await bench.load()
+            for shapes in shape_counts:
+                progress(f"{node_count:,} nodes: placements of {shapes} shapes")
+                placements.append(await bench.placements(shapes))
+            progress(f"{node_count:,} nodes: changing nodes, refusals, reports")
+            fleets.append(await bench.fleet_cost())
+    return BenchReport(tuple(placements), tuple(fleets))
+
+
+class FleetBench:
+    """One size of fleet on one empty ledger. `load` comes first, `fleet_cost` (which fills the fleet) last."""
+
+    def __init__(self, ledger: Ledger, node_count: int, options: BenchOptions) -> None:
+        self._ledger = ledger
+        self._node_count = node_count
+        self._options = options
+        self._record = CallRecorder(ledger)
+        self._figures = ServerFigures(ledger.client)
+        self._version = 0
+        self._noop_sha = ""
+        self._bytes_per_node = 0.0
+        self._load_seconds = 0.0
+        self._first_use_us = 0.0
+
+    async def load(self) -> None:
+        """List every node and let each report once, with loads that differ."""
+        await self._ledger.client.load_scripts()
+        self._noop_sha = await self._figures.load_script(NOOP)
+        began, before_bytes = time.perf_counter(), await self._figures.used_memory_bytes()
+        addresses = [NodeAddress(_node_id(number), _endpoint(number)) for number in range(self._node_count)]
+        await self._ledger.nodes.replace(addresses, ())
+        await self._send(self._reports(range(self._node_count)))
+        self._load_seconds = time.perf_counter() - began
+        self._bytes_per_node = (await self._figures.used_memory_bytes() - before_bytes) / self._node_count
+        await self._figures.reset()
+        await self._ledger.placements.schedule(_request(0))
+        self._first_use_us = await self._figures.since_reset()
+
+    async def placements(self, shapes: int) -> PlacementCost:
+        """Placements of `shapes` shapes in rotation, no node changing but by them."""
+        for shape in range(shapes):
+            await self._ledger.placements.schedule(_request(shape))
+        script, noop = [], []
+        for _ in range(self._options.rounds):
+            commands = [await self._record.schedule(_request(call % shapes)) for call in range(self._options.calls)]
+            script.append(await self._figures.script_us(commands))
+            noop.append(await self._figures.script_us(without_effect(self._noop_sha, commands)))
+        cold_us, round_trip_us = await self._one_by_one(shapes)
+        return PlacementCost(
+            nodes=self._node_count,
+            shapes=shapes,
+            script_us=middle(script),
+            noop_us=middle(noop),
+            ratio=middle(script) / middle(noop),
+            cold_us=cold_us,
+            round_trip_us=round_trip_us,
+            bytes_per_node=self._bytes_per_node,
+        )
+
+    async def fleet_cost(self) -> FleetCost:
+        churn_us = {shapes: await self._churn(shapes) for shapes in self._options.churn_shapes}
+        changed_us, unchanged_us = await self._heartbeats()
+        return FleetCost(
+            nodes=self._node_count,
+            load_seconds=self._load_seconds,
+            first_use_us=self._first_use_us,
+            churn_us=churn_us,
+            refusal_us=await self._refusal(),
+            heartbeat_changed_us=changed_us,
+            heartbeat_unchanged_us=unchanged_us,
+        )
+
+    async def _one_by_one(self, shapes: int) -> tuple[float, float]:
+        """Through the store, each waiting for the one before: server-side mean, and the median round trip."""
+        round_trips = []
+        await self._figures.reset()
+        for call in range(min(300, self._options.calls)):
+            began = time.perf_counter()
+            await self._ledger.placements.schedule(_request(call % shapes))
+            round_trips.append((time.perf_counter() - began) * 1_000_000)
+        return await self._figures.since_reset(), middle(round_trips)
+
+    async def _churn(self, shapes: int) -> float:
+        """A fifth of the nodes report changes, then each shape places once; the mean placement."""
+        for shape in range(shapes):
+            await self._ledger.placements.schedule(_request(shape))
+        means = []
+        for turn in range(self._options.churn_rounds):
+            self._version += 1
+            await self._send(self._reports(range(turn % 5, self._node_count, 5)))
+            await self._figures.reset()
+            for shape in range(shapes):
+                await self._ledger.placements.schedule(_request(shape))
+            means.append(await self._figures.since_reset())
+        return middle(means)
+
+    async def _heartbeats(self) -> tuple[float, float]:
+        changed, unchanged = [], []
+        count = min(self._options.calls, self._node_count)
+        for _ in range(self._options.rounds):
+            self._version += 1
+            reports = [await self._report(number) for number in range(count)]
+            changed.append(await self._figures.script_us(reports))
+            unchanged.append(await self._figures.script_us(reports))
+        return middle(changed), middle(unchanged)
+
+    async def _refusal(self) -> float:
+        """Every node full: no room anywhere, and the answer says why."""
+        await self._send(self._reports(range(self._node_count), full=True))
+        request = _request(0)
+        await self._expect_refusal(request)
+        rounds = []
+        for _ in range(self._options.rounds):
+            commands = [await self._record.schedule(request) for _ in range(self._options.calls)]
+            rounds.append(await self._figures.script_us(commands))
+        await self._expect_refusal(request)
+        return middle(rounds)
+
+    async def _expect_refusal(self, request: ScheduleRequest) -> None:
+        try:
+            await self._ledger.placements.schedule(request)
+        except NoNodes:
+            return
+        raise AssertionError("a full fleet placed a sandbox")
+
+    async def _reports(self, numbers: Sequence[int], *, full: bool = False) -> AsyncIterator[Command]:
+        for number in numbers:
+            yield await self._report(number, full=full)
+
+    async def _report(self, number: int, *, full: bool = False) -> Command:
+        snapshot = _snapshot(number, self._version)
+        if full:
+            snapshot = replace(snapshot, allocated_cpu=NODE_CPU_COUNT, allocated_memory_bytes=NODE_MEMORY_MB * MIB)
+        return await self._record.heartbeat(
+            Heartbeat(
+                node_id=_node_id(number),
+                service_instance_id=f"instance-{number}",
+                cluster_id="bench",
+                version="0.1.3",
+                commit="e3dcc6a",
+                snapshot=snapshot,
+            )
+        )
+
+    async def _send(self, commands: AsyncIterator[Command]) -> None:
+        batch: list[Command] = []
+        async for command in commands:
+            batch.append(command)
+            if len(batch) == BATCH:
+                await self._ledger.client.pipeline(batch)
+                batch = []
+        await self._ledger.client.pipeline(batch)
+
+
+def _node_id(number: int) -> str:
+    return f"node-{number:06}"
+
+
+def _endpoint(number: int) -> str:
+    return f"http://10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:8000"
+
+
+def _snapshot(number: int, version: int) -> NodeSnapshot:
+    """Loads between 10 and 30 percent that differ from node to node and from version to version."""
+    cpu_count = 102 + (number * 7919 + version * 104_729) % 205
+    return NodeSnapshot(
+        status=NodeStatus.READY,
+        cpu_count=NODE_CPU_COUNT,
+        memory_total_bytes=NODE_MEMORY_MB * MIB,
+        allocated_cpu=cpu_count,
+        allocated_memory_bytes=cpu_count * 2048 * MIB,
+        cpu_percent=number % 100,
+        memory_used_bytes=cpu_count * 1024 * MIB,
+        sandbox_count=cpu_count // 2,
+    )
+
+
+def _request(shape: int) -> ScheduleRequest:
+    """The request of one shape; the reservation outlives the benchmark, so that none expires within it."""
+    hint = Hint(HintKind.COLD_SANDBOX, 1 + shape % 4, 1024 + 64 * shape, images=("registry.invalid/app:1",))
+    return ScheduleRequest(hint=hint, reservation_ttl_ms=RESERVATION_TTL_MS)
+
+
+def _plain(cost: PlacementCost | FleetCost) -> dict[str, Any]:
+    return {field.name: getattr(cost, field.name) for field in fields(cost)}

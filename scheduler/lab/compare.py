@@ -1,0 +1,59 @@
+"""One trace under several strategies, or one workload under several endings; each on an empty ledger."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from scheduler.domain.placement import Strategy
+from scheduler.domain.settings import LedgerSettings
+from scheduler.lab.clock import Agenda, VirtualClock
+from scheduler.lab.lifecycle import Ending, LifecycleResult, LifecycleRun, Workload
+from scheduler.lab.replay import Replay, ReplayOptions, ReplayResult
+from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
+from scheduler.lab.surface import InProcess
+from scheduler.lab.trace import Trace
+from scheduler.service import build_services
+
+# Told the run's name and how many of its requests are done.
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What all runs of one comparison share. `settings.strategy` is each run's own."""
+
+    redis_addr: str
+    settings: LedgerSettings = field(default_factory=LedgerSettings)
+    options: ReplayOptions = field(default_factory=ReplayOptions)
+    seed: int = 1
+
+
+async def compare_strategies(
+    trace: Trace, strategies: Sequence[Strategy], setup: Setup, progress: Progress = lambda name, done: None
+) -> list[ReplayResult]:
+    results = []
+    for strategy in strategies:
+        settings = replace(setup.settings, strategy=strategy, report_ttl_ms=REPORT_TTL_MS)
+        agenda = Agenda(VirtualClock())
+        # A replica draws the randomness of a placement; from one seed it is the same every time.
+        random.seed(setup.seed)
+        async with scratch_ledger(setup.redis_addr, settings, agenda.clock) as ledger:
+            replay = Replay(trace, InProcess(build_services(ledger)), agenda, setup.options)
+            results.append(await replay.run(strategy, lambda done, name=strategy.value: progress(name, done)))  # type: ignore[misc]
+    return results
+
+
+async def compare_endings(
+    workload: Workload, endings: Sequence[Ending], redis_addr: str, progress: Progress = lambda name, done: None
+) -> list[LifecycleResult]:
+    results = []
+    for ending in endings:
+        agenda = Agenda(VirtualClock())
+        random.seed(workload.seed)
+        settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
+        async with scratch_ledger(redis_addr, settings, agenda.clock) as ledger:
+            run = LifecycleRun(ending, workload, InProcess(build_services(ledger)), agenda)
+            results.append(await run.run(lambda done, name=ending.value: progress(name, done)))  # type: ignore[misc]
+    return results

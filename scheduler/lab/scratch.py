@@ -1,0 +1,48 @@
+"""A ledger for one run: empty at the start, on the lab's clock, gone at the end.
+
+Where: inside this process, on a server of the lab's own, or on one that was named, under a domain
+nobody else uses, whose keys are deleted afterwards.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from scheduler.domain.settings import LedgerSettings
+from scheduler.lab.server import find_server_binary, private_server
+from scheduler.store.embedded import new_server
+from scheduler.store.ledger import Ledger, open_ledger
+from scheduler.store.options import StoreOptions
+from scheduler.store.runner import Clock, server_clock
+
+EMBEDDED = "embedded"
+# Simulated nodes are silent while nothing changes; no run lasts as long as this.
+REPORT_TTL_MS = 10 * 365 * 86_400_000
+
+
+@contextmanager
+def best_server(redis_addr: str | None) -> Iterator[str]:
+    """The address to run on: the one named, else a private server, else the embedded ledger."""
+    if redis_addr is not None:
+        yield redis_addr
+    elif find_server_binary() is None:
+        yield EMBEDDED
+    else:
+        with private_server() as address:
+            yield address
+
+
+@asynccontextmanager
+async def scratch_ledger(
+    redis_addr: str, settings: LedgerSettings, clock: Clock = server_clock
+) -> AsyncIterator[Ledger]:
+    """An empty ledger under these settings."""
+    options = StoreOptions(fake_server=new_server() if redis_addr == EMBEDDED else None)
+    ledger = await open_ledger(redis_addr, domain=f"lab-{secrets.token_hex(6)}", options=options, clock=clock)
+    try:
+        await ledger.settings.put(settings, "lab")
+        yield ledger
+    finally:
+        await ledger.close()

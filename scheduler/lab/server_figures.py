@@ -1,0 +1,63 @@
+"""What the Redis server says of its own work: microseconds per script call, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from scheduler.errors import ConfigurationError
+from scheduler.lab.calls import Command
+from scheduler.store.client import StoreClient
+
+BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatistics:
+    calls: int
+    microseconds: int
+
+    @property
+    def mean_us(self) -> float:
+        return self.microseconds / self.calls if self.calls else 0.0
+
+
+def call_statistics(commandstats: dict[str, str], command: str = "evalsha") -> CallStatistics:
+    """One line of INFO commandstats: `calls=5,usec=210,usec_per_call=42.00,…`; zeros when it never ran."""
+    line = commandstats.get(f"cmdstat_{command}", "")
+    fields = dict(part.split("=", 1) for part in line.split(",") if "=" in part)
+    return CallStatistics(int(fields.get("calls", 0)), int(fields.get("usec", 0)))
+
+
+class ServerFigures:
+    def __init__(self, client: StoreClient) -> None:
+        if client.embedded:
+            raise ConfigurationError("a benchmark needs a real Redis server; the embedded ledger keeps no figures")
+        self._client = client
+
+    async def used_memory_bytes(self) -> int:
+        return int((await self._client.info("memory"))["used_memory"])
+
+    async def script_us(self, commands: Sequence[Command]) -> float:
+        """Server-side mean of these script calls, sent in pipelines."""
+        await self._client.command("CONFIG", "RESETSTAT")
+        for first in range(0, len(commands), BATCH):
+            await self._client.pipeline(commands[first : first + BATCH])
+        return await self.since_reset()
+
+    async def reset(self) -> None:
+        await self._client.command("CONFIG", "RESETSTAT")
+
+    async def since_reset(self) -> float:
+        """Server-side mean of all script calls since the last reset."""
+        return call_statistics(await self._client.info("commandstats")).mean_us
+
+    async def load_script(self, text: str) -> str:
+        """Its SHA, for EVALSHA."""
+        sha = await self._client.command("SCRIPT", "LOAD", text)
+        return sha.decode() if isinstance(sha, bytes) else str(sha)
+
+
+def middle(rounds: Sequence[float]) -> float:
+    return median(rounds) if rounds else 0.0

@@ -1,0 +1,69 @@
+"""The lab's results as tables for people. Programs get the same figures by `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from scheduler.lab.lifecycle import LifecycleResult
+from scheduler.lab.replay import ReplayResult
+
+
+def replay_table(results: Sequence[ReplayResult], title: str) -> Table:
+    table = _table(title, "strategy", "placed", "refused", "peak pressure", "p99 pressure", "imbalance", "warm hits")
+    for result in results:
+        table.add_row(
+            result.strategy.value,
+            f"{result.placed:,}",
+            refusals(result.refused),
+            f"{result.peak_pressure:.4f}",
+            f"{result.p99_pressure:.4f}",
+            f"{result.imbalance:.4f}",
+            "–" if result.hit_rate is None else f"{result.hit_rate:.1%}",
+        )
+    return table
+
+
+def lifecycle_table(results: Sequence[LifecycleResult], title: str) -> Table:
+    table = _table(
+        title,
+        "reservations end by",
+        "creates",
+        "simulated",
+        "allocated (least)",
+        "held but unused",
+        "promised, not held",
+        "refused",
+        "with room",
+        "by holding",
+    )
+    for result in results:
+        table.add_row(
+            result.ending.value,
+            f"{result.creates:,}",
+            f"{result.virtual_seconds / 60:.0f} min",
+            f"{result.allocated:.1%} ({result.least_allocated:.1%})",
+            f"{result.held_unused:.2%}",
+            f"{result.promised_unheld:.2%}",
+            f"{result.refused:,}",
+            f"{result.refused_with_room:,}",
+            f"{result.refused_by_holding:,}",
+        )
+    return table
+
+
+def refusals(refused: Mapping[str, int]) -> str:
+    """`12 (insufficient_cpu 9, insufficient_memory 3)`, most frequent first."""
+    if not refused:
+        return "0"
+    parts = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
+    return f"{sum(refused.values()):,} ({', '.join(f'{reason} {count:,}' for reason, count in parts)})"
+
+
+def _table(title: str, first: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
