@@ -18,7 +18,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError
 
-from scheduler.errors import Overloaded, StoreUnavailable
+from scheduler.errors import Overloaded, SchedulerError, StoreUnavailable
 from scheduler.store import server
 from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
@@ -208,6 +208,7 @@ class StoreClient:
     async def _attempt(self, call: _Call, budget: Budget) -> list[Any]:
         """Exchange until it succeeds, cannot succeed, or time is over."""
         where = str(self.address)
+        known: SchedulerError | None = None
         while True:
             try:
                 return await self._exchange(call, budget)
@@ -222,7 +223,10 @@ class StoreClient:
                 await self._topology.relocate(call.key, failure)
             if not (call.retry and verdict.retry and await budget.pause()):
                 self.statistics.failures += 1
-                raise verdict.error from failure
+                # That the last, cut-short attempt got no answer tells less than what an earlier one met.
+                raise (known if known and isinstance(failure, TimeoutError) else verdict.error) from failure
+            if not isinstance(failure, TimeoutError):
+                known = verdict.error
             self.statistics.retries += 1
 
     async def _exchange(self, call: _Call, budget: Budget) -> list[Any]:

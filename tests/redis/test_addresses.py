@@ -1,0 +1,163 @@
+"""TLS and unix sockets: the other two ways to one server."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from scheduler.errors import SchedulerError, StoreUnavailable, StoreUnusable
+from scheduler.store.client import StoreClient
+from tests.redis.certificates import Certificates
+from tests.redis.conftest import SETTINGS, Connect
+from tests.support.servers import RedisServer, find_server_program, free_port
+
+
+class TlsServer(RedisServer):
+    """Speaks TLS only; `mutual` asks clients for a certificate of the same authority."""
+
+    def __init__(self, certificates: Certificates, *, mutual: bool = False) -> None:
+        super().__init__()
+        self._certificates = certificates
+        self._mutual = mutual
+
+    @property
+    def url(self) -> str:
+        return f"rediss://{self.address}"
+
+    def command(self) -> list[str]:
+        files = self._certificates
+        tls = ["--tls-port", str(self.port), "--tls-auth-clients", "yes" if self._mutual else "no"]
+        tls += ["--tls-ca-cert-file", str(files.authority), "--tls-cert-file", str(files.server)]
+        tls += ["--tls-key-file", str(files.server_key)]
+        plain = super().command()
+        plain[plain.index("--port") + 1] = "0"
+        return [*plain, *tls]
+
+    def client(self, **options: Any) -> redis.Redis:
+        files = self._certificates
+        trust = {"ssl_ca_certs": str(files.authority), "ssl_certfile": str(files.client)}
+        return super().client(**trust, ssl_keyfile=str(files.client_key), **options)
+
+
+@pytest.fixture
+def tls_server(certificates: Certificates) -> Iterator[TlsServer]:
+    with _started(TlsServer(certificates)) as server:
+        yield server
+
+
+def _started(server: TlsServer) -> TlsServer:
+    """Skip where the server program was built without TLS, as some bundled ones are."""
+    try:
+        server.start()
+    except RuntimeError as error:
+        server.stop()
+        if "tls-" in str(error) or "TLS" in str(error):
+            pytest.skip(f"{find_server_program().name} was built without TLS")
+        raise
+    return _AlreadyStarted(server)  # type: ignore[return-value]
+
+
+class _AlreadyStarted:
+    def __init__(self, server: TlsServer) -> None:
+        self._server = server
+
+    def __enter__(self) -> TlsServer:
+        return self._server
+
+    def __exit__(self, *ending: object) -> None:
+        self._server.stop()
+
+
+async def count(client: StoreClient) -> list[Any]:
+    return await client.run("count", settings_key=SETTINGS)
+
+
+async def test_tls_with_a_trusted_certificate_works(
+    tls_server: TlsServer, certificates: Certificates, connect_to: Connect
+) -> None:
+    client = await connect_to(tls_server.url, tls_ca_file=str(certificates.authority))
+    await client.check_server()
+    assert await count(client) == [b"ok", 1]
+
+
+@pytest.mark.parametrize("trust", ["stranger", None])
+async def test_a_certificate_nobody_vouches_for_is_refused(
+    tls_server: TlsServer, certificates: Certificates, connect_to: Connect, trust: str | None
+) -> None:
+    ca_file = str(getattr(certificates, trust)) if trust else None
+    client = await connect_to(tls_server.url, tls_ca_file=ca_file)
+    with pytest.raises(StoreUnusable, match="certificate is not trusted"):
+        await count(client)
+    assert client.statistics.attempts == 1
+
+
+async def test_a_certificate_for_another_name_is_refused(
+    tls_server: TlsServer, certificates: Certificates, connect_to: Connect
+) -> None:
+    url = f"rediss://localhost:{tls_server.port}"
+    client = await connect_to(url, tls_ca_file=str(certificates.authority))
+    with pytest.raises(StoreUnusable, match="certificate is not trusted"):
+        await count(client)
+    lenient = await connect_to(url, tls_ca_file=str(certificates.authority), tls_check_hostname=False)
+    assert await count(lenient) == [b"ok", 1]
+
+
+async def test_plain_text_to_a_tls_server_is_no_ledger(tls_server: TlsServer, connect_to: Connect) -> None:
+    client = await connect_to(tls_server.address, operation_timeout_ms=200)
+    with pytest.raises(StoreUnavailable):
+        await count(client)
+
+
+async def test_a_server_may_ask_for_a_client_certificate(certificates: Certificates, connect_to: Connect) -> None:
+    with _started(TlsServer(certificates, mutual=True)) as server:
+        with_certificate = await connect_to(
+            server.url,
+            tls_ca_file=str(certificates.authority),
+            tls_cert_file=str(certificates.client),
+            tls_key_file=str(certificates.client_key),
+        )
+        assert await count(with_certificate) == [b"ok", 1]
+        without = await connect_to(server.url, tls_ca_file=str(certificates.authority), operation_timeout_ms=200)
+        with pytest.raises(StoreUnavailable):
+            await count(without)
+
+
+async def test_a_unix_socket_works_with_user_and_database(connect_to: Connect) -> None:
+    # A socket's path is short by law of the kernel, so not pytest's folder.
+    folder = Path(tempfile.mkdtemp(prefix="aenv-"))
+    path = folder / "redis.sock"
+    try:
+        with RedisServer(["--unixsocket", str(path)], password="hunter2") as server:
+            client = await connect_to(f"unix://:hunter2@{path}?db=3")
+            await client.check_server()
+            assert await count(client) == [b"ok", 1]
+            with server.client(db=3) as looker:
+                assert looker.get(SETTINGS) == "1"
+            missing = await connect_to(f"unix://{folder}/none.sock", operation_timeout_ms=100)
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                await count(missing)
+            without = await connect_to(f"unix://{path}")
+            with pytest.raises(StoreUnusable, match="needs a password"):
+                await count(without)
+    finally:
+        shutil.rmtree(folder)
+
+
+async def test_the_shebang_turns_a_stray_write_into_an_error(connect_to: Connect) -> None:
+    with RedisServer(["--cluster-enabled", "yes", "--cluster-port", str(free_port())]) as server:
+        with server.client() as looker:
+            looker.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            while looker.cluster("info")["cluster_state"] != "ok":
+                pass
+        strict = await connect_to(server.address, shebang=True, operation_timeout_ms=500)
+        assert await count(strict) == [b"ok", 1]
+        with pytest.raises(SchedulerError, match=r"(?i)slot|undeclared"):
+            await strict.run("stray", settings_key=SETTINGS)
+        lax = await connect_to(server.address)
+        assert await lax.run("stray", settings_key=SETTINGS) == [b"ok"]
