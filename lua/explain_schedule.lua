@@ -21,29 +21,26 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/silence"
--- @include "include/reservations"
+-- @include "include/backlog"
 -- @include "include/request"
 -- @include "include/choose"
+-- @include "include/refusal"
 -- @include "include/node_view"
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
 if settings.refresh_after then return { 'refresh' } end
-local cursors = as_table_of(key('cursors'), 'now', 'journal_base', 'round_robin', 'ordinary', 'ties', 'ordinary_ties',
-  'groups', 'fallback')
+local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now)
 local request = read_request(4, settings)
-local caught_up = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
-local swept = expire_due(now, EXPIRY_SLICE)
-save_rows()
-if not caught_up or not swept then return { 'again', 'backlog' } end
+local noticed, swept = notice_backlog(now, settings)
+if not noticed or not swept then return { 'again', 'backlog' } end
 local context = { settings = settings, cursors = cursors, now = now }
 if not choose(request, context) then return { 'again', 'index' } end
-if context.ranks then note_shape(context.shape, now) end
+if context.indexed then note_shape(context.shape, now) end
 
 local chosen = context.node_id
-local set = key(context.pool.set)
+local set = key(context.set)
 local nodes_in_turn = redis.call('ZCARD', set)
 local turn = chosen and redis.call('ZRANK', set, chosen)
 
@@ -58,18 +55,18 @@ end
 
 local reply = {
   'explained', settings.strategy, chosen or '', chosen and redis.call('HGET', node_key(chosen), 'endpoint') or '',
-  context.pool.degraded and '1' or '0', chosen and {} or refusal(request, context),
+  context.degraded and '1' or '0', chosen and {} or refusal(request, context),
 }
 local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, ARGV[3])) do
   local row = row_of(node_id)
   local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms')
   local reason = standing(row, known, context.shape, settings, now)
-  if reason == 'unhealthy' and context.pool.degraded and row.pool == 'u' then
+  if reason == 'unhealthy' and context.degraded and row.pool == 'u' then
     local _, unfit = score_of(row, context.shape, settings)
     reason = context.admits and unfit or ''
   end
-  if request.excluded[node_id] and context.pool.pools[row.pool] then reason = 'excluded' end
+  if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
   local rank = reason == '' and rank_of(node_id, row)
   local cpu, memory = pressures(row, context.shape)
   reply[#reply + 1] = {

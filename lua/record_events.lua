@@ -25,21 +25,34 @@ local node_id = ARGV[2]
 local explained = node_key(node_id, 'explained')
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
 
+-- Reservations of this node that no sandbox id belongs to: the open ones and those that counters
+-- settled, oldest first.
+local function unnamed()
+  local found = {}
+  for _, part in ipairs({ 'reservations', 'acknowledged' }) do
+    for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, part), 0, UNNAMED_MAX - 1)) do
+      local reservation = read_reservation(id)
+      if reservation and not reservation.sandbox_id
+        and (reservation.state == 'settled' or tonumber(reservation.expires_at_ms) > now) then
+        found[#found + 1] = reservation
+      end
+    end
+  end
+  table.sort(found, function(a, b) return tonumber(a.sequence) < tonumber(b.sequence) end)
+  return found
+end
+
 -- The oldest unnamed reservation that fits. Reservations of different stated sizes that all fit
 -- leave it open which one this is, so the event names none.
 local function fitting(cpu, memory)
   local oldest
-  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'unnamed'), 0, UNNAMED_MAX - 1)) do
-    local reservation = read_reservation(id)
-    local over = not reservation or (reservation.state == 'pending' and tonumber(reservation.expires_at_ms) <= now)
-    if not over then
-      local stated_cpu, stated_memory = tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes)
-      if (stated_cpu == 0 or stated_cpu == cpu) and (stated_memory == 0 or stated_memory == memory) then
-        if oldest and (oldest.cpu_count ~= reservation.cpu_count or oldest.memory_bytes ~= reservation.memory_bytes) then
-          return nil
-        end
-        oldest = oldest or reservation
+  for _, reservation in ipairs(unnamed()) do
+    local stated_cpu, stated_memory = tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes)
+    if (stated_cpu == 0 or stated_cpu == cpu) and (stated_memory == 0 or stated_memory == memory) then
+      if oldest and (oldest.cpu_count ~= reservation.cpu_count or oldest.memory_bytes ~= reservation.memory_bytes) then
+        return nil
       end
+      oldest = oldest or reservation
     end
   end
   return oldest

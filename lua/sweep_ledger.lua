@@ -39,7 +39,7 @@ local function release_removed(node_id)
   end
   if #ids < SLICE then
     redis.call('ZREM', key('removed'), node_id)
-    redis.call('DEL', node_key(node_id, 'unnamed'), node_key(node_id, 'explained'))
+    redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'))
   end
   return #ids + 1
 end

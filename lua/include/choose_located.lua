@@ -1,25 +1,42 @@
--- @include "include/shapes"
--- Choosing among a short list of nodes that locality singled out, by the strategy's own rule.
-
--- The next id in a sorted list after the cursor.
-local function rotate_list(node_ids, cursor)
-  for _, node_id in ipairs(node_ids) do
-    if not cursor or node_id > cursor then return node_id end
-  end
-  return node_ids[1]
-end
+-- Included inside prefer_located (include/choose): among the candidates, those that hold most of the
+-- artifacts the request needs; the strategy then decides among them.
+-- @include "include/locality"
+-- @include "include/acceptance"
 
 -- The least loaded of a sorted list, ties by the counter.
-local function rank_list(node_ids, shape, settings, counter)
-  local best, tied
+local function rank_list(node_ids, counter)
+  local best, counts, tied
   for _, node_id in ipairs(node_ids) do
     local row = row_of(node_id)
-    local rank = { score = score_of(row, shape, settings), counts = string.sub(row_member(row, ''), 1, 30) }
-    if not best or rank.score < best.score or (rank.score == best.score and rank.counts < best.counts) then
-      best, tied = rank, { node_id }
-    elseif rank.score == best.score and rank.counts == best.counts then
+    local score, own = (score_of(row, context.shape, context.settings)), string.sub(row_member(row, ''), 1, 30)
+    if not best or score < best or (score == best and own < counts) then
+      best, counts, tied = score, own, { node_id }
+    elseif score == best and own == counts then
       tied[#tied + 1] = node_id
     end
   end
-  return tied and tied[1 + counter % #tied]
+  return tied[1 + counter % #tied]
+end
+
+local function locate()
+  local best = best_located(request.locality, function(node_id)
+    local row = row_of(node_id)
+    if not row or not holds_pool(context.variant, row.pool) or not is_acceptable(node_id, request, context) then
+      return nil
+    end
+    local about = redis.call('HMGET', node_key(node_id), 'cluster_id', 'p2p_backend')
+    return about[1] or '', about[2] or ''
+  end)
+  if not best or #best == 0 then return end
+  table.sort(best)
+  context.located = {}
+  for _, node_id in ipairs(best) do context.located[node_id] = true end
+  context.rank_located = function(counter) return rank_list(best, counter) end
+  context.random_located = function() return best[1 + request.entropy % #best] end
+  context.next_located = function(cursor)
+    for _, node_id in ipairs(best) do
+      if not cursor or node_id > cursor then return node_id end
+    end
+    return best[1]
+  end
 end

@@ -1,32 +1,25 @@
 -- @include "include/rows"
 -- Rotation: the smallest id greater than the last chosen one, else the smallest.
-local ROTATION_LIMIT = 64
 
-local function first_accepted(node_ids, accepts)
-  for _, node_id in ipairs(node_ids) do
-    if accepts(node_id) then return node_id end
-  end
-  return nil
-end
-
--- The next id after `cursor` that `accepts`, wrapping once; gives up after ROTATION_LIMIT of them
--- beyond the excluded. The first try reads one id only: mostly it is the one.
+-- The next id after `cursor` that `accepts`, wrapping once; gives up after looking at a bounded number.
+-- The first try reads one id only: mostly it is the one.
 local function rotate(set, cursor, accepts)
-  local position, wrapped, looked = cursor and '(' .. cursor or '-', cursor == nil, 0
-  local batch = 1
-  while looked <= 2 * ROTATION_LIMIT do
+  local position, wrapped, looked, batch = cursor and '(' .. cursor or '-', cursor == nil, 0, 1
+  while looked <= 128 do
     local ceiling = wrapped and cursor and '[' .. cursor or '+'
     local node_ids = redis.call('ZRANGEBYLEX', key(set), position, ceiling, 'LIMIT', 0, batch)
-    local node_id = first_accepted(node_ids, accepts)
-    if node_id then return node_id end
-    looked = looked + #node_ids
-    if #node_ids < batch then
-      if wrapped then return nil end
-      wrapped, position = true, '-'
-    else
-      position = '(' .. node_ids[#node_ids]
+    for _, node_id in ipairs(node_ids) do
+      if accepts(node_id) then return node_id end
     end
-    batch = ROTATION_LIMIT
+    looked = looked + #node_ids
+    if #node_ids == batch then
+      position = '(' .. node_ids[batch]
+    elseif wrapped then
+      return nil
+    else
+      wrapped, position = true, '-'
+    end
+    batch = 64
   end
   return nil
 end

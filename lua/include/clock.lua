@@ -8,8 +8,7 @@ local function read_clock(given, last)
     local time = redis.call('TIME')
     now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   end
-  last = tonumber(last or '') or 0
-  if last > now then return last end
+  if last and tonumber(last) > now then return tonumber(last) end
   return now
 end
 
@@ -19,4 +18,14 @@ end
 
 local function close_clock(now)
   redis.call('HSET', key('cursors'), 'now', integer(now))
+end
+
+-- Where every rotation stands, and the last time used.
+local function read_cursors()
+  local found = redis.call('HMGET', key('cursors'), 'now', 'journal_base', 'ties', 'ordinary_ties', 'round_robin',
+    'ordinary', 'groups', 'fallback')
+  return {
+    now = found[1], journal_base = found[2], ties = found[3], ordinary_ties = found[4], round_robin = found[5] or nil,
+    ordinary = found[6] or nil, groups = found[7] or nil, fallback = found[8] or nil,
+  }
 end

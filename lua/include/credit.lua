@@ -63,7 +63,7 @@ local function apply_credit(node_id, credit, generation, by_roster, now)
   end
   for _, reservation in ipairs(creditable) do
     if acknowledge(reservation, credit) then
-      finish_reservation(read_reservation(reservation.reservation_id), 'settled', 'counters', now, true)
+      finish_reservation(read_reservation(reservation.reservation_id), 'settled', 'counters', now)
     end
   end
 end

@@ -83,11 +83,3 @@ local function charge_again(reservation, budget)
   charge_group(group, charge_of(reservation), 1)
   if used_up(group, budget) then close_group(group.key, 'full') else write_group(group) end
 end
-
-local function evict_groups(max_open_groups)
-  local surplus = redis.call('ZCARD', key('groups:recent')) - max_open_groups
-  if surplus <= 0 then return end
-  local evicted = redis.call('ZPOPMIN', key('groups:recent'), math.min(surplus, 100))
-  for index = 1, #evicted, 2 do redis.call('HDEL', key('groups'), evicted[index]) end
-  redis.call('HINCRBY', key('stats'), 'groups_evicted', #evicted / 2)
-end

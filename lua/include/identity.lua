@@ -2,7 +2,7 @@
 -- A reservation's sandbox: told by a caller, or only suggested by an event (provisional).
 --   sandbox:<id>          the reservation that carries the sandbox id
 --   node:<id>:claims      sandbox id → reservation, of reservations that still hold capacity
---   node:<id>:unnamed     reservations without a sandbox id, by sequence
+--   node:<id>:acknowledged   settled by counters, not named yet, by sequence
 
 local function reservation_named(sandbox_id)
   local id = redis.call('GET', key('sandbox:' .. sandbox_id))
@@ -13,7 +13,7 @@ local function name_reservation(reservation, sandbox_id, told)
   local id, node_id = reservation.reservation_id, reservation.node_id
   reservation.sandbox_id, reservation.sandbox_told = sandbox_id, told and '1' or '0'
   redis.call('HSET', reservation_key(id), 'sandbox_id', sandbox_id, 'sandbox_told', reservation.sandbox_told)
-  redis.call('ZREM', node_key(node_id, 'unnamed'), id)
+  redis.call('ZREM', node_key(node_id, 'acknowledged'), id)
   if reservation.state == 'settled' then
     redis.call('SET', key('sandbox:' .. sandbox_id), id, 'PX', integer(readable_for(reservation)))
   else
@@ -47,7 +47,6 @@ local function lose_name(reservation, now)
   redis.call('HDEL', reservation_key(id), 'sandbox_id', 'sandbox_told')
   reservation.sandbox_id, reservation.sandbox_told = nil, nil
   if reservation.state == 'settled' then reopen(reservation, 'pending', tonumber(reservation.expires_at_ms)) end
-  redis.call('ZADD', node_key(node_id, 'unnamed'), reservation.sequence, id)
   if tonumber(reservation.expires_at_ms) <= now then expire_reservation(reservation, now) end
 end
 

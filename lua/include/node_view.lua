@@ -1,7 +1,6 @@
--- @include "include/shapes"
--- @include "include/silence"
+-- @include "include/scores"
 -- How a node looks at this moment: derived status, and why it would not be chosen.
-local REASONS = { u = 'unhealthy', x = 'unhealthy', o = 'over_limit', l = 'lingering', w = 'not_ready' }
+local STANDING = { u = 'unhealthy', x = 'unhealthy', o = 'over_limit', l = 'lingering', w = 'not_ready' }
 
 -- Staleness comes first for the eye: a silent lingering node shows as unhealthy, yet stays lingering to placement.
 local function derived_status(known, now, report_ttl_ms)
@@ -16,7 +15,7 @@ local function standing(row, known, shape, settings, now)
   local last_seen_ms = tonumber(known.last_seen_ms or '')
   local stale = last_seen_ms ~= nil and now - last_seen_ms > settings.report_ttl_ms
   if stale and (row.pool == 'r' or row.pool == 'c' or row.pool == 'o') then return 'unhealthy' end
-  if REASONS[row.pool] then return REASONS[row.pool] end
+  if STANDING[row.pool] then return STANDING[row.pool] end
   if settings.strategy == 'grouped_round_robin' and row.pool ~= 'r' then return 'not_ready' end
   if settings.admits and shape.creation then
     local _, reason = score_of(row, shape, settings)

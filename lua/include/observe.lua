@@ -1,4 +1,4 @@
--- @include "include/rows"
+-- @include "include/new_rows"
 -- @include "include/silence"
 -- @include "include/limits"
 -- From a node's figures to its row: effective capacities, loads, and the pool it belongs to.

@@ -1,6 +1,6 @@
--- @include "include/rows"
+-- @include "include/holding"
 -- @include "include/groups"
--- How a reservation holds capacity, and the one way it stops doing so.
+-- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
 local EXPIRY_SLICE = 1024
 
@@ -10,26 +10,6 @@ local function read_reservation(reservation_id)
   local reservation = as_table(flat)
   reservation.reservation_id = reservation_id
   return reservation
-end
-
--- What the reservation keeps from others: capacity in the row of its node, by what is still held.
-local function hold(reservation, cpu, memory, count)
-  reservation.held_cpu, reservation.held_memory, reservation.held_count = cpu, memory, count
-  local row = row_of(reservation.node_id)
-  if not row then return end
-  row.pending_cpu = row.pending_cpu + cpu
-  row.pending_memory = row.pending_memory + memory
-  row.pending_count = row.pending_count + count
-end
-
-local function release(reservation)
-  local row = row_of(reservation.node_id)
-  if row then
-    row.pending_cpu = row.pending_cpu - (tonumber(reservation.held_cpu) or 0)
-    row.pending_memory = row.pending_memory - (tonumber(reservation.held_memory) or 0)
-    row.pending_count = row.pending_count - (tonumber(reservation.held_count) or 0)
-  end
-  reservation.held_cpu, reservation.held_memory, reservation.held_count = 0, 0, 0
 end
 
 -- Growth of a node's counters that this reservation may explain is no credit for another one.
@@ -54,15 +34,15 @@ local function purge_finished(now, slice)
     redis.call('ZREM', key('finished'), reservation_id)
     redis.call('ZREM', key('reservations'), reservation_id)
     local node_id = redis.call('HGET', reservation_key(reservation_id), 'node_id')
-    if node_id then redis.call('ZREM', node_key(node_id, 'unnamed'), reservation_id) end
+    if node_id then redis.call('ZREM', node_key(node_id, 'acknowledged'), reservation_id) end
     redis.call('DEL', reservation_key(reservation_id))
   end
   return #gone
 end
 
 -- Ends a reservation: nothing is held any more, and it stays readable for a while.
---   by_counters: it may still be named by an event, so it stays among the unnamed ones.
-local function finish_reservation(reservation, state, reason, now, by_counters)
+-- One that counters settled may still be named by an event, so it is kept among the acknowledged.
+local function finish_reservation(reservation, state, reason, now)
   local id, node_id = reservation.reservation_id, reservation.node_id
   local retention = readable_for(reservation)
   release(reservation)
@@ -73,8 +53,10 @@ local function finish_reservation(reservation, state, reason, now, by_counters)
   redis.call('ZREM', key('expiry'), id)
   redis.call('ZREM', node_key(node_id, 'reservations'), id)
   redis.call('ZADD', key('finished'), integer(now + retention), id)
-  if not by_counters then redis.call('ZREM', node_key(node_id, 'unnamed'), id) end
   local sandbox_id = reservation.sandbox_id
+  if reason == 'counters' and not sandbox_id then
+    redis.call('ZADD', node_key(node_id, 'acknowledged'), reservation.sequence, id)
+  end
   if sandbox_id and sandbox_id ~= '' then
     redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
     if state == 'settled' then

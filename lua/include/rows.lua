@@ -10,12 +10,7 @@
 -- Rows are read once, changed in memory and saved together. Saving a changed row pushes the
 -- member it had in every shape to `journal`; that is how shapes learn of it.
 local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$'
-local POOL_SETS = {
-  r = { 'candidates', 'ready' }, c = { 'candidates' }, u = { 'unhealthy', 'last_resort' },
-  x = { 'unhealthy' }, o = { 'over_limit' }, l = { 'lingering' }, w = { 'waiting' },
-}
 local JOURNAL_CAP = 65536
-local NO_COUNTS = string.rep('0', 30)
 local rows, row_order, journal_trimmed = {}, {}, 0
 
 local function parse_row(text)
@@ -43,40 +38,31 @@ local function row_member(row, node_id)
     row.running, row.paused) .. node_id
 end
 
-local function remember_row(node_id, text, row)
+-- The row of a discovered node, or nil. `rows[id].member` is what shapes hold of it until it is saved.
+local function row_of(node_id)
+  local known = rows[node_id]
+  if known then return known.row end
+  local text = redis.call('HGET', key('loads'), node_id)
+  local row = text and parse_row(text) or nil
   rows[node_id] = { row = row, text = text, pool = row and row.pool, member = row and row_member(row, node_id) }
   row_order[#row_order + 1] = node_id
   return row
 end
 
--- The row of a discovered node, or nil.
-local function row_of(node_id)
-  local known = rows[node_id]
-  if known then return known.row end
-  local text = redis.call('HGET', key('loads'), node_id)
-  return remember_row(node_id, text, text and parse_row(text) or nil)
-end
-
--- A node that just entered discovery: nothing reported, nothing pending.
-local function new_row(node_id)
-  if row_of(node_id) == nil then
-    rows[node_id].row = {
-      pool = 'c', cpu_capacity = -1, memory_capacity = -1, cpu_load = 0, memory_load = 0,
-      starting = 0, running = 0, paused = 0, pending_cpu = 0, pending_memory = 0, pending_count = 0,
-    }
-  end
-  return rows[node_id].row
-end
-
-local function drop_row(node_id)
-  row_of(node_id)
-  rows[node_id].row = nil
-end
-
 local function move_pool(node_id, from, to)
-  if from == to then return end
-  for _, name in ipairs(POOL_SETS[from] or {}) do redis.call('ZREM', key(name), node_id) end
-  for _, name in ipairs(POOL_SETS[to] or {}) do redis.call('ZADD', key(name), 0, node_id) end
+  local sets = {
+    r = { 'candidates', 'ready' }, c = { 'candidates' }, u = { 'unhealthy', 'last_resort' },
+    x = { 'unhealthy' }, o = { 'over_limit' }, l = { 'lingering' }, w = { 'waiting' },
+  }
+  for _, name in ipairs(sets[from] or {}) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs(sets[to] or {}) do redis.call('ZADD', key(name), 0, node_id) end
+end
+
+local function trim_journal(length)
+  local surplus = length - JOURNAL_CAP
+  redis.call('LTRIM', key('journal'), surplus, -1)
+  redis.call('HINCRBY', key('cursors'), 'journal_base', surplus)
+  journal_trimmed = journal_trimmed + surplus
 end
 
 -- Writes every changed row. Returns the journal's length before any trimming when something was
@@ -93,16 +79,12 @@ local function save_rows()
       else
         redis.call('HDEL', key('loads'), node_id)
       end
-      move_pool(node_id, known.pool, row and row.pool)
-      length = redis.call('RPUSH', key('journal'), known.member or (NO_COUNTS .. node_id))
-      known.text, known.pool, known.member = text, row and row.pool, row and row_member(row, node_id)
+      local pool = row and row.pool
+      if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
+      length = redis.call('RPUSH', key('journal'), known.member or (string.rep('0', 30) .. node_id))
+      known.text, known.pool, known.member = text, pool, row and row_member(row, node_id)
     end
   end
-  if length and length > JOURNAL_CAP + 1024 then
-    local surplus = length - JOURNAL_CAP
-    redis.call('LTRIM', key('journal'), surplus, -1)
-    redis.call('HINCRBY', key('cursors'), 'journal_base', surplus)
-    journal_trimmed = journal_trimmed + surplus
-  end
+  if length and length > JOURNAL_CAP + 1024 then trim_journal(length) end
   return length
 end

@@ -1,7 +1,9 @@
 """The Lua scripts: found, put together from their includes, and known by name.
 
 A script is one file `verb_noun.lua`. A line `-- @include "include/x"` stands for the file `include/x.lua`,
-which is put there the first time it is named and left out after that. Comment and empty lines are not sent;
+which is put there the first time it is named and left out after that. An indented one belongs to the function
+it stands in: what it brings is made only when that function runs, and is not known outside of it, so what a
+script rarely needs costs nothing when it does not. Comment and empty lines are not sent;
 every line that is sent remembers its file and number, so an error of the Lua interpreter can be told as
 `lua/include/x.lua:12`.
 """
@@ -140,7 +142,8 @@ class ScriptLibrary:
                     circle = " → ".join(self._shown(part) for part in chain[chain.index(target) :])
                     raise ConfigurationError(f"{here}: includes go round in a circle: {circle}")
                 if target not in seen:
-                    self._append(target, (*above, path), seen, lines)
+                    inside = line[0].isspace()
+                    self._append(target, (*above, path), set(seen) if inside else seen, lines)
             elif line.strip() and not _COMMENT.match(line):
                 lines.append((line.rstrip(), Origin(shown, number)))
 

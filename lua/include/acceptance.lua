@@ -1,0 +1,13 @@
+-- @include "include/scores"
+-- Whether a candidate may take the request, for whoever looks at candidates one by one.
+local function is_acceptable(node_id, request, context)
+  if request.excluded[node_id] then return false end
+  if context.located and not context.located[node_id] then return false end
+  if not request.creation then return true end
+  local row = row_of(node_id)
+  if context.admits then
+    local _, reason = score_of(row, context.shape, context.settings)
+    return reason == nil
+  end
+  return row.pending_memory + context.shape.memory <= SAFE_INTEGER_MAX
+end

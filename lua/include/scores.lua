@@ -1,0 +1,63 @@
+-- @include "include/rows"
+-- The rank of a node for a request shape, as one number:
+--   projected pressure, by class: known fit < unknown fit < unfit for CPU < unfit for memory.
+-- Classes are scaled by powers of two, which keeps pressures exact within a class: equal ones stay equal.
+local UNKNOWN = 2 ^ 400
+local UNFIT_CPU = 2 ^ 600
+local UNFIT_MEMORY = 2 ^ 800
+local UNFIT_FLOOR = 2 ^ 500
+local SAFE_INTEGER_MAX = 2 ^ 53 - 1
+local MIB = 1024 * 1024
+
+-- A shape tells "not stated" (0) from a number; ordinary routing is a shape of its own. Its variant
+-- says which pools it holds: any (ready and connecting), ready, degraded (the last resort).
+local function shape_of(creation, cpu, memory_mb, variant)
+  local name = 'ordinary'
+  if creation then
+    name = (cpu > 0 and integer(cpu) or '-') .. ':' .. (memory_mb > 0 and integer(memory_mb) or '-')
+  end
+  if variant ~= 'any' then name = name .. ':' .. variant end
+  return {
+    name = name, key = key('shape:' .. name), creation = creation, variant = variant,
+    cpu = creation and cpu or 0, memory = creation and memory_mb * MIB or 0,
+  }
+end
+
+local function holds_pool(variant, pool)
+  if variant == 'any' then return pool == 'r' or pool == 'c' end
+  if variant == 'ready' then return pool == 'r' end
+  return pool == 'u'
+end
+
+local function pressure_of(load, capacity)
+  if capacity < 0 then return nil end
+  if capacity == 0 then return load == 0 and 0 or 2 ^ 60 end
+  return load / capacity
+end
+
+local function overfull(load, requested, capacity)
+  if requested > 0 then return load + requested > capacity end
+  return load >= capacity
+end
+
+-- The score of a row for a shape, and why the node does not fit (nil when it does).
+local function score_of(row, shape, settings)
+  local cpu_load = row.cpu_load + row.pending_cpu
+  local memory_load = row.memory_load + row.pending_memory
+  local cpu = pressure_of(cpu_load + shape.cpu, row.cpu_capacity)
+  local memory = pressure_of(memory_load + shape.memory, row.memory_capacity)
+  local pressure = math.max(cpu or 0, memory or 0)
+  if shape.creation then
+    if cpu and not settings.cpu_unlimited and overfull(cpu_load, shape.cpu, row.cpu_capacity) then
+      return math.max(pressure, 2 ^ -60) * UNFIT_CPU, 'insufficient_cpu'
+    end
+    if (memory and not settings.memory_unlimited and overfull(memory_load, shape.memory, row.memory_capacity))
+      or row.pending_memory + shape.memory > SAFE_INTEGER_MAX then
+      return math.max(pressure, 2 ^ -60) * UNFIT_MEMORY, 'insufficient_memory'
+    end
+  end
+  local unknown = row.pool == 'c' or not (cpu or memory)
+    or (not cpu and row.pending_cpu + shape.cpu > 0)
+    or (not memory and row.pending_memory + shape.memory > 0)
+  return unknown and UNKNOWN or pressure, nil
+end
