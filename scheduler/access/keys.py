@@ -26,12 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from scheduler.access.roles import Principal, Role
 from scheduler.errors import ConfigurationError
+from scheduler.observability.logging import get_logger
 
-log = structlog.get_logger("scheduler.access")
+log = get_logger("scheduler.access")
 
 KEYS_PER_NAME_MAX = 2
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -81,7 +81,7 @@ def _pending_by_node(nodes: Sequence[Node]) -> Iterator[Metric]:
 
 
 def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:
-    """The ledger's own counters: reservations by the state they reached, groups by why they closed, the rest by name."""
+    """The ledger's own counters: reservations by the state reached, groups by why they closed, the rest by name."""
     reached = CounterMetricFamily(
         "agentenv_scheduler_reservations", "Reservations by the state they reached", labels=["state"]
     )

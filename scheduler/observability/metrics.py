@@ -77,9 +77,7 @@ class Metrics:
             return Counter(name, what, labels, registry=registry)
 
         self._rpc = histogram("agentenv_scheduler_rpc_duration_seconds", "gRPC calls", ("rpc", "status"))
-        self._schedule = histogram(
-            "agentenv_scheduler_schedule_duration_seconds", "Placements", ("strategy", "status")
-        )
+        self._schedule = histogram("agentenv_scheduler_schedule_duration_seconds", "Placements", ("strategy", "status"))
         self._assignments = counter(
             "agentenv_scheduler_schedule_assignments_total", "Nodes named for a request", ("strategy",)
         )

@@ -33,9 +33,7 @@ class ArtifactService:
         with self._metrics.ledger_call("forget_artifact"):
             await self._store.forget(artifact, node_id)
 
-    async def lookup(
-        self, artifact: ArtifactKey, exclude_node_id: str = ""
-    ) -> tuple[tuple[str, P2pEndpoint], ...]:
+    async def lookup(self, artifact: ArtifactKey, exclude_node_id: str = "") -> tuple[tuple[str, P2pEndpoint], ...]:
         """The ready providers with a P2P endpoint, without the one that asks."""
         required(
             "cluster_id, backend, and key are required",

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.sandbox import Binding
 from scheduler.errors import AssignmentRefused
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_id, required, trim
 
 if TYPE_CHECKING:
     from scheduler.store.bindings import BindingStore
 
-log = structlog.get_logger("scheduler.bindings")
+log = get_logger("scheduler.bindings")
 
 
 class BindingService:

@@ -28,11 +28,10 @@ _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
 # Half of a surrogate pair cannot be written as UTF-8, so it can be no part of a key.
 _UNFIT_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # Scheme, host and what may follow. No user and password: an endpoint is shown to everyone who may read nodes.
-ENDPOINT_PATTERN = (
-    r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?([/?#][!-~]*)?"
-)
+ENDPOINT_PATTERN = r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?([/?#][!-~]*)?"
 _ENDPOINT = re.compile(ENDPOINT_PATTERN)
 _PLAIN_ID = re.compile(rf"[!-~]{{1,{ID_BYTES_MAX}}}")
+_SEQUENCE = re.compile(r"[0-9]{1,16}")
 _VISIBLE_ASCII = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_MAX}}}")
 
 ID_FORM = f"1 to {ID_BYTES_MAX} bytes of text without control characters"
@@ -154,3 +153,10 @@ def clean_idempotency_key(field: str, value: str) -> str:
 
 def clean_limit(value: int) -> int:
     return whole_number("limit", value, PAGE_MAX, least=1)
+
+
+def clean_sequence_cursor(value: str | None) -> str | None:
+    """The cursor of a list that is ordered by the ledger's sequence."""
+    if value is not None and not _SEQUENCE.fullmatch(value):
+        raise refuse("cursor", value, "the cursor of an earlier page")
+    return value

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scheduler.domain.node import Heartbeat
 from scheduler.errors import SchedulerError
+from scheduler.observability.logging import get_logger
 from scheduler.service.cpu_config import UnreadableCpuConfig, intersect
 
 if TYPE_CHECKING:
     from scheduler.store.cpu_configs import CpuConfigAnswer, CpuConfigStore
 
-log = structlog.get_logger("scheduler.cpu_configs")
+log = get_logger("scheduler.cpu_configs")
 
 # Inputs that move on while we compute are computed by whoever reports next; no need to chase them.
 _ATTEMPTS = 3

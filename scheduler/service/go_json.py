@@ -84,6 +84,21 @@ def read_uint(field: str, value: Value, kept: int, bits: int) -> int:
     raise NotThatType(field, value, f"a whole number from 0 to {most}")
 
 
+def read_object(field: str, value: Value) -> Members:
+    """An object's members; null has none."""
+    if value is None:
+        return Members()
+    if not isinstance(value, Members):
+        raise NotThatType(field, value, "an object")
+    return value
+
+
+def read_list(field: str, value: Value) -> list[Value]:
+    if not isinstance(value, list) or isinstance(value, Members):
+        raise NotThatType(field, value, "a list")
+    return value
+
+
 def scrubbed(text: str) -> str:
     """The text with half surrogate pairs replaced, as Go replaces them."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)

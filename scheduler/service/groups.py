@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scheduler.domain.limits import PAGE_DEFAULT
 from scheduler.domain.sandbox import PlacementGroup
 from scheduler.observability.metrics import Metrics
-from scheduler.service.checks import clean_limit
+from scheduler.service.checks import clean_limit, clean_sequence_cursor
 
 if TYPE_CHECKING:
     from scheduler.store.groups import GroupStore
@@ -23,4 +23,4 @@ class GroupService:
     ) -> tuple[int, tuple[PlacementGroup, ...], str | None]:
         """How many are open, a page of them (most recently used first), and the cursor of the next page."""
         with self._metrics.ledger_call("list_groups"):
-            return await self._store.list(limit=clean_limit(limit), cursor=cursor)
+            return await self._store.list(limit=clean_limit(limit), cursor=clean_sequence_cursor(cursor))

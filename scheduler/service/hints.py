@@ -12,9 +12,10 @@ what they could not read. The kind of the hint never depends on the body.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from scheduler.domain.placement import Hint, HintKind
 from scheduler.service.go_json import (
@@ -24,6 +25,8 @@ from scheduler.service.go_json import (
     Value,
     each_member,
     parse,
+    read_list,
+    read_object,
     read_text,
     read_uint,
 )
@@ -31,8 +34,6 @@ from scheduler.service.go_json import (
 BODY_BYTES_MAX = 65_536
 CPU_COUNT_BITS = 32
 MEMORY_MB_BITS = 64
-
-T = TypeVar("T")
 
 _KIND_BY_PATH = {"/sandboxes-cold": HintKind.COLD_SANDBOX, "/sandboxes": HintKind.SANDBOX}
 
@@ -109,75 +110,64 @@ class _HintReader:
             },
         )
         images = tuple(image for image in (self._image, *self._drive_images) if image)
-        return Hint(
-            kind, cpu_count=self._cpu_count, memory_mb=self._memory_mb, images=images, metadata=self._metadata
-        )
+        return Hint(kind, cpu_count=self._cpu_count, memory_mb=self._memory_mb, images=images, metadata=self._metadata)
 
     def _read_image(self, value: Value) -> None:
-        self._image = self._keep(self._image, lambda: read_text("image", value, self._image))
+        with self._losing_only_itself():
+            self._image = read_text("image", value, self._image)
 
     def _read_template_id(self, value: Value) -> None:
-        self._template_id = self._keep(self._template_id, lambda: read_text("templateID", value, self._template_id))
+        with self._losing_only_itself():
+            self._template_id = read_text("templateID", value, self._template_id)
 
     def _read_cpu_count(self, value: Value) -> None:
-        self._cpu_count = self._keep(
-            self._cpu_count, lambda: read_uint("cpuCount", value, self._cpu_count, CPU_COUNT_BITS)
-        )
+        with self._losing_only_itself():
+            self._cpu_count = read_uint("cpuCount", value, self._cpu_count, CPU_COUNT_BITS)
 
     def _read_memory_mb(self, value: Value) -> None:
-        self._memory_mb = self._keep(
-            self._memory_mb, lambda: read_uint("memoryMB", value, self._memory_mb, MEMORY_MB_BITS)
-        )
+        with self._losing_only_itself():
+            self._memory_mb = read_uint("memoryMB", value, self._memory_mb, MEMORY_MB_BITS)
 
     def _read_metadata(self, value: Value) -> None:
         if value is None:
             self._metadata = {}
-        elif isinstance(value, Members):
-            for name, member in value:
-                text = self._keep(None, lambda name=name, member=member: read_text(f"metadata.{name}", member, ""))
-                if text is not None:
-                    self._metadata[name] = text
-        else:
-            self._complain(NotThatType("metadata", value, "an object of texts"))
+            return
+        with self._losing_only_itself():
+            for name, member in read_object("metadata", value):
+                with self._losing_only_itself():
+                    self._metadata[name] = read_text(f"metadata.{name}", member, "")
 
     def _read_drives(self, value: Value) -> None:
         if value is None:
             self._drive_images = []
-        elif isinstance(value, list) and not isinstance(value, Members):
-            # A repeated list is read over the earlier one, element by element; what is beyond its end is gone.
-            earlier = self._drive_images[: len(value)]
-            self._drive_images = earlier + [""] * (len(value) - len(earlier))
-            for index, drive in enumerate(value):
-                self._read_drive(index, drive)
-        else:
-            self._complain(NotThatType("attachedDrives", value, "a list"))
+            return
+        with self._losing_only_itself():
+            drives = read_list("attachedDrives", value)
+            # A repeated list is read over the earlier one, drive by drive; what is beyond its end is gone.
+            earlier = self._drive_images[: len(drives)]
+            self._drive_images = earlier + [""] * (len(drives) - len(earlier))
+            for index, drive in enumerate(drives):
+                with self._losing_only_itself():
+                    self._read_drive(index, drive)
 
     def _read_drive(self, index: int, drive: Value) -> None:
-        def read_image(image: Value) -> None:
-            kept = self._drive_images[index]
-            self._drive_images[index] = self._keep(kept, lambda: read_text(f"{where}.source.image", image, kept))
-
         def read_source(source: Value) -> None:
-            if isinstance(source, Members):
-                each_member(source, {"image": read_image})
-            elif source is not None:
-                self._complain(NotThatType(f"{where}.source", source, "an object"))
+            with self._losing_only_itself():
+                each_member(read_object(f"{where}.source", source), {"image": read_image})
+
+        def read_image(image: Value) -> None:
+            with self._losing_only_itself():
+                self._drive_images[index] = read_text(f"{where}.source.image", image, self._drive_images[index])
 
         where = f"attachedDrives[{index}]"
-        if isinstance(drive, Members):
-            each_member(drive, {"source": read_source})
-        elif drive is not None:
-            self._complain(NotThatType(where, drive, "an object"))
+        each_member(read_object(where, drive), {"source": read_source})
 
-    def _keep(self, kept: T, read: Callable[[], T]) -> T:
-        """What `read` gives, or `kept` when that member is wrong and only loses itself."""
+    @contextmanager
+    def _losing_only_itself(self) -> Iterator[None]:
+        """A member that is wrong keeps its field as it was; in the strict reading it ends the reading."""
         try:
-            return read()
+            yield
         except NotThatType as problem:
-            self._complain(problem)
-            return kept
-
-    def _complain(self, problem: NotThatType) -> None:
-        if self._strict:
-            raise problem
-        self.warnings.append(f"not read: {problem}")
+            if self._strict:
+                raise
+            self.warnings.append(f"not read: {problem}")

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scheduler.errors import SchedulerError
 from scheduler.observability.ledger_figures import LedgerFigures
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
 
-log = structlog.get_logger("scheduler.overview")
+log = get_logger("scheduler.overview")
 
 # AgentENV counts its observed nodes as often.
 REFRESH_SECONDS = 15.0

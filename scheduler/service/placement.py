@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scheduler.domain.placement import Decision, Explanation, ScheduleRequest
 from scheduler.errors import Conflict, NoNodes, SchedulerError
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics, status_label
 from scheduler.service.requests import clean_schedule_request
 
 if TYPE_CHECKING:
     from scheduler.store.placements import PlacementStore
 
-log = structlog.get_logger("scheduler.placement")
+log = get_logger("scheduler.placement")
 
 
 class PlacementService:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from scheduler.errors import Overloaded, StoreUnusable
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
     from scheduler.store.settings import SettingsOutcome
 
-log = structlog.get_logger("scheduler.readiness")
+log = get_logger("scheduler.readiness")
 
 
 @dataclass(frozen=True, slots=True)

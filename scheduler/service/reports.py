@@ -69,7 +69,9 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
         cluster_id=clean_optional_id("cluster_id", heartbeat.cluster_id),
         version=clean_text("version", heartbeat.version),
         commit=clean_text("commit", heartbeat.commit),
-        endpoint=clean_endpoint("endpoint", heartbeat.endpoint) if trim(heartbeat.endpoint or "") else None,
+        endpoint=clean_endpoint("endpoint", heartbeat.endpoint)
+        if heartbeat.endpoint is not None and trim(heartbeat.endpoint)
+        else None,
         sandbox_ids=None if roster is None else clean_roster(roster),
         p2p_endpoint=clean_p2p_endpoint(heartbeat.p2p_endpoint),
     )

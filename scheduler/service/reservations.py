@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scheduler.domain.limits import PAGE_DEFAULT
 from scheduler.domain.reservation import Reservation, ReservationResult, ReservationState
 from scheduler.errors import Conflict, NotFound, SchedulerError
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import (
     clean_id,
     clean_idempotency_key,
     clean_limit,
+    clean_sequence_cursor,
     clean_text,
     clean_ttl_ms,
     required,
@@ -24,7 +24,7 @@ from scheduler.service.checks import (
 if TYPE_CHECKING:
     from scheduler.store.reservations import ReservationStore
 
-log = structlog.get_logger("scheduler.reservations")
+log = get_logger("scheduler.reservations")
 
 
 class ReservationService:
@@ -47,14 +47,18 @@ class ReservationService:
         """A page, oldest first, and the cursor of the next one."""
         node_id = None if node_id is None else clean_id("node_id", node_id)
         with self._metrics.ledger_call("list_reservations"):
-            return await self._store.list(node_id=node_id, state=state, limit=clean_limit(limit), cursor=cursor)
+            return await self._store.list(
+                node_id=node_id, state=state, limit=clean_limit(limit), cursor=clean_sequence_cursor(cursor)
+            )
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
         """The sandbox exists: the reservation is its, and the sandbox is bound to the node in the same step."""
         reservation_id = clean_id("reservation_id", reservation_id)
         required("sandbox_id is required", sandbox_id=sandbox_id)
         sandbox_id = clean_id("sandbox_id", sandbox_id)
-        result = await self._call("confirm", reservation_id, sandbox_id, self._store.confirm(reservation_id, sandbox_id))
+        result = await self._call(
+            "confirm", reservation_id, sandbox_id, self._store.confirm(reservation_id, sandbox_id)
+        )
         if result.orphaned and not result.replayed:
             self._metrics.count_orphaned()
         if result.reservation.reason == "node_removed" and not result.replayed:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scheduler.domain.limits import MEMORY_MB_MAX, PAGE_DEFAULT
 from scheduler.domain.sandbox import Template
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_id, clean_limit, uint32, whole_number
 
 if TYPE_CHECKING:
     from scheduler.store.templates import TemplateStore
 
-log = structlog.get_logger("scheduler.templates")
+log = get_logger("scheduler.templates")
 
 
 class TemplateService:
@@ -46,5 +45,6 @@ class TemplateService:
     async def list(
         self, limit: int = PAGE_DEFAULT, cursor: str | None = None
     ) -> tuple[tuple[Template, ...], str | None]:
+        cursor = None if cursor is None else clean_id("cursor", cursor)
         with self._metrics.ledger_call("list_templates"):
             return await self._store.list(limit=clean_limit(limit), cursor=cursor)

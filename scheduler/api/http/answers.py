@@ -1,0 +1,287 @@
+"""The shapes of answers, for the OpenAPI document; tests hold real answers to them.
+
+`views.py` builds the same shapes as plain mappings, because checking what we ourselves wrote on every
+request would cost more than the request."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NodeAddressAnswer(Answer):
+    node_id: str
+    endpoint: str
+
+
+class PendingAnswer(Answer):
+    """What reservations still hold on the node beyond its own report."""
+
+    cpu_count: int
+    memory_bytes: int
+    sandbox_count: int
+
+
+class PressureAnswer(Answer):
+    """Projected load by effective capacity; null where the capacity is unknown."""
+
+    cpu: float | None
+    memory: float | None
+    highest: float | None
+
+
+Status = Literal["ready", "connecting", "unhealthy", "lingering"]
+StrategyName = Literal["round_robin", "random", "least_loaded", "grouped_round_robin"]
+
+
+class ReservationAnswer(Answer):
+    reservation_id: str
+    node_id: str
+    state: Literal["pending", "confirmed", "settled", "cancelled", "expired"]
+    lifecycle: Literal["explicit", "heartbeat"]
+    cpu_count: int = Field(description="as asked; 0 when not stated")
+    memory_bytes: int
+    sandbox_id: str | None
+    created_at_ms: int
+    expires_at_ms: int
+    confirmed_at_ms: int | None
+    finished_at_ms: int | None
+    reason: str | None = Field(description="why it ended, when it did")
+    group_key: str | None
+
+
+class DecisionAnswer(Answer):
+    node: NodeAddressAnswer
+    strategy: StrategyName
+    replayed: bool = Field(description="an earlier answer to the same key")
+    degraded: bool = Field(description="no candidate was fresh: the last resort")
+    reservation: ReservationAnswer | None
+
+
+class NodeExplanationAnswer(Answer):
+    node_id: str
+    status: Status
+    rank: int | None = Field(description="0 is first")
+    reason: str | None = Field(description="why it was left out")
+    pressure: PressureAnswer
+    pending: PendingAnswer
+
+
+class ExplanationAnswer(Answer):
+    strategy: StrategyName
+    node: NodeAddressAnswer | None = Field(description="null: the request would be refused")
+    degraded: bool
+    nodes: list[NodeExplanationAnswer]
+    reasons: dict[str, int]
+
+
+class ReservationResultAnswer(Answer):
+    reservation: ReservationAnswer | None = Field(description="null: a cancel by key that came before its schedule")
+    replayed: bool = Field(description="the call had already taken effect")
+    orphaned: bool = Field(description="confirmed after it expired")
+
+
+class ReservationsAnswer(Answer):
+    reservations: list[ReservationAnswer]
+    cursor: str | None
+
+
+class DiskAnswer(Answer):
+    mount_point: str
+    device: str
+    filesystem_type: str
+    used_bytes: int
+    total_bytes: int
+
+
+class SnapshotAnswer(Answer):
+    status: Status
+    cpu_count: int
+    memory_total_bytes: int
+    allocated_cpu: int
+    allocated_memory_bytes: int
+    paused_allocated_cpu: int
+    paused_allocated_memory_bytes: int
+    cpu_percent: int
+    memory_used_bytes: int
+    sandbox_count: int
+    sandbox_starting_count: int
+    paused_sandbox_count: int
+    create_successes: int
+    create_fails: int
+    reported_at_unix_ms: int
+    disks: list[DiskAnswer]
+
+
+class MachineInfoAnswer(Answer):
+    cpu_family: str
+    cpu_model: str
+    cpu_model_name: str
+    cpu_architecture: str
+    cpu_config_json: str
+
+
+class P2pEndpointAnswer(Answer):
+    backend: str
+    address: str
+
+
+class NodeAnswer(Answer):
+    node_id: str
+    endpoint: str
+    cluster_id: str
+    service_instance_id: str
+    version: str
+    commit: str
+    discovery: Literal["active", "lingering"]
+    status: Status
+    last_seen_ms: int | None = Field(description="null: it never reported")
+    generation: int
+    snapshot: SnapshotAnswer
+    machine_info: MachineInfoAnswer | None
+    p2p_endpoint: P2pEndpointAnswer | None
+    pending: PendingAnswer
+    pressure: PressureAnswer
+    eligible: bool
+    ineligible_reason: str | None
+
+
+class NodesAnswer(Answer):
+    nodes: list[NodeAnswer]
+
+
+class ListedNodeAnswer(Answer):
+    node_id: str
+    endpoint: str
+    state: Literal["active", "lingering"]
+
+
+class ListedNodesAnswer(Answer):
+    active: int
+    lingering: int
+
+
+class NodeGoneAnswer(Answer):
+    node_id: str
+    removed: bool = Field(description="true: no longer listed; false: only its report and bindings are forgotten")
+
+
+class HeartbeatAnswer(Answer):
+    generation: int
+    cpu_config_json: str
+    stale: bool
+
+
+class EventsAnswer(Answer):
+    counted: int = Field(description="events that were new")
+
+
+class BindingAnswer(Answer):
+    sandbox_id: str
+    node: NodeAddressAnswer
+
+
+class TemplateAnswer(Answer):
+    template_id: str
+    cpu_count: int
+    memory_mb: int
+    source: str = Field(description="declared or learned")
+
+
+class TemplatesAnswer(Answer):
+    templates: list[TemplateAnswer]
+    cursor: str | None
+
+
+class DeletedAnswer(Answer):
+    deleted: str
+
+
+class GroupAnswer(Answer):
+    key: str
+    node_id: str
+    sandbox_count: int
+    cpu_count: int
+    memory_mb: int
+    max_sandbox_count: int
+    max_cpu_count: int
+    max_memory_mb: int
+    opened_at_ms: int
+    sequence: int
+
+
+class GroupsAnswer(Answer):
+    total: int
+    groups: list[GroupAnswer]
+    cursor: str | None
+
+
+class ColdHintAnswer(Answer):
+    kind: Literal["cold_sandbox"]
+    cpu_count: int
+    memory_mb: int
+    images: list[str]
+    metadata: dict[str, str]
+
+
+class TemplateHintAnswer(Answer):
+    kind: Literal["sandbox"]
+    template_id: str
+    metadata: dict[str, str]
+
+
+class HintAnswer(Answer):
+    hint: ColdHintAnswer | TemplateHintAnswer | None
+    warnings: list[str]
+
+
+class PeerAnswer(Answer):
+    node_id: str
+    endpoint: P2pEndpointAnswer
+
+
+class PeersAnswer(Answer):
+    peers: list[PeerAnswer]
+
+
+class ArtifactAnswer(Answer):
+    cluster_id: str
+    backend: str
+    key: str
+    node_id: str
+
+
+class HealthAnswer(Answer):
+    status: Literal["ok"]
+
+
+class ReadyAnswer(Answer):
+    status: Literal["ready"]
+    settings: dict[str, Any]
+
+
+class FieldErrorAnswer(Answer):
+    field: str
+    found: Any
+    allowed: str
+
+
+class ProblemAnswer(BaseModel):
+    """RFC 9457, with a stable `code`; further members depend on the code."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldErrorAnswer] | None = None
+    reservation: ReservationAnswer | None = None
+    candidates: int | None = None
+    reasons: dict[str, int] | None = None

@@ -1,0 +1,104 @@
+"""Puts the HTTP application together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import scheduler
+from scheduler.access.keys import KeyRing
+from scheduler.api.http.edge import Edge
+from scheduler.api.http.media import answer, wants_msgpack
+from scheduler.api.http.openapi import document
+from scheduler.api.http.options import HttpOptions
+from scheduler.api.http.routes import (
+    artifacts,
+    bindings,
+    groups,
+    heartbeats,
+    nodes,
+    operating,
+    placement,
+    reservations,
+    templates,
+)
+from scheduler.observability.metrics import PAGE_CONTENT_TYPE
+from scheduler.service import Services
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+# Routes are tried in this order, so what is asked most comes first.
+_ROUTERS = (placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, operating)
+
+
+def create_app(
+    services: Services,
+    *,
+    options: HttpOptions | None = None,
+    keys: KeyRing | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """The HTTP application over these services. `keys` None: everyone may do everything, so the server
+    must listen on loopback alone. `lifespan` opens and closes what the services stand on."""
+    options = options or HttpOptions()
+    app = FastAPI(
+        title="agentenv-scheduler",
+        version=scheduler.__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _unrouted},
+    )
+    app.state.services = services
+    app.state.options = options
+    app.state.keys = keys
+    for noun in _ROUTERS:
+        app.router.routes.extend(noun.router.routes)
+    app.add_middleware(Edge, metrics=services.metrics, in_flight_max=options.in_flight_max)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
+    return app
+
+
+def create_metrics_app(services: Services) -> ASGIApp:
+    """Answers every path with the metrics page, as AgentENV's metrics port does."""
+
+    async def metrics_app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            page = Response(await services.overview.page(), media_type=PAGE_CONTENT_TYPE)
+            await page(scope, receive, send)
+
+    return metrics_app
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """No route, or none with that method: problems like any other."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class alone
+    status = error.status_code
+    headers = {"Allow": ", ".join(_allowed_methods(request))} if status == 405 else None
+    content: dict[str, Any] = {
+        "type": f"urn:agentenv-scheduler:problem:{'method_not_allowed' if status == 405 else 'not_found'}",
+        "title": "Method not allowed" if status == 405 else "Not found",
+        "status": status,
+        "detail": "there is no such call at this path" if status == 405 else "there is nothing at this path",
+        "code": "method_not_allowed" if status == 405 else "not_found",
+    }
+    return answer(content, packed=wants_msgpack(request), status=status, headers=headers, problem=True)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    allowed: set[str] = set()
+    for route in request.app.router.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            allowed |= getattr(route, "methods", None) or set()
+    return sorted(allowed)

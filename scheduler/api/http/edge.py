@@ -1,0 +1,104 @@
+"""Around every request: its id, its path as it came, the load it meets, and the last safety net.
+
+Plain ASGI, because everything here happens to every request and nothing of it needs more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from urllib.parse import quote
+
+import structlog
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from scheduler.api.http.route import problem_response
+from scheduler.errors import Overloaded, SchedulerError
+from scheduler.observability.metrics import Metrics
+
+log = structlog.get_logger("scheduler.http")
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+# What tells health and load must answer under load.
+_ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+class Edge:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, in_flight_max: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._in_flight_max = in_flight_max
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # Routes match the path as it was sent, so that an id may hold an escaped slash.
+        raw_path: bytes | None = scope.get("raw_path")
+        scope["path"] = quote(scope["path"]) if raw_path is None else raw_path.partition(b"?")[0].decode("latin-1")
+        request_id = scope["request_id"] = _request_id(scope)
+        answer = _Answer(send, request_id)
+        self._in_flight += 1
+        self._metrics.set_in_flight(self._in_flight)
+        started = asyncio.get_running_loop().time()
+        try:
+            with structlog.contextvars.bound_contextvars(request_id=request_id):
+                await self._serve(scope, receive, answer)
+        finally:
+            self._in_flight -= 1
+            self._metrics.set_in_flight(self._in_flight)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            template = scope.get("route_template", "unmatched")
+            elapsed = asyncio.get_running_loop().time() - started
+            self._metrics.observe_http(method, template, answer.status, elapsed)
+
+    async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        try:
+            if self._in_flight > self._in_flight_max and scope["path"] not in _ALWAYS_ANSWERED:
+                self._metrics.count_shed()
+                raise Overloaded("too many requests are being answered; this one was not begun")
+            await self._app(scope, receive, answer)
+        except ClientDisconnect:
+            log.debug("the caller left before its request was whole", path=scope["path"])
+        except SchedulerError as error:
+            await answer.problem(error, scope, receive)
+        except Exception:
+            # The net under every defect: the trace goes to the log, the caller gets a problem without it.
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            if answer.status:
+                raise
+            await answer.problem(SchedulerError("internal error"), scope, receive)
+
+
+class _Answer:
+    """The way back to the caller: adds the request id, remembers the status."""
+
+    __slots__ = ("_request_id", "_send", "status")
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._request_id = request_id.encode()
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
+        await self._send(message)
+
+    async def problem(self, error: SchedulerError, scope: Scope, receive: Receive) -> None:
+        await problem_response(error, Request(scope))(scope, receive, self)
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own id when it is fit to be logged, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return str(value, "ascii")
+    return secrets.token_hex(16)

@@ -1,0 +1,75 @@
+"""The types of members and parameters, with their bounds. The services check them once more for every door;
+here they make answers precise and the OpenAPI document true."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from scheduler.domain.duration import DURATION_FORM, parse_duration_ms
+from scheduler.domain.limits import (
+    ID_BYTES_MAX,
+    MEMORY_MB_MAX,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    SAFE_INTEGER_MAX,
+    TEXT_BYTES_MAX,
+    UINT32_MAX,
+)
+from scheduler.service.checks import ENDPOINT_PATTERN
+
+__all__ = ["PAGE_DEFAULT"]
+
+
+class Body(BaseModel):
+    """A request body: no unknown members, and no value is turned into another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def _documented(**schema: Any) -> Any:
+    """Says in the document what the services check; pydantic itself does not check it."""
+    return Field(json_schema_extra=schema)
+
+
+_ID_SCHEMA = {
+    "minLength": 1,
+    "maxLength": ID_BYTES_MAX,
+    # Not blank, and no control character: C0, DEL, C1.
+    "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\u0000-\u0020\u007f-\u00a0][^\u0000-\u001f\u007f-\u009f]*$",
+}
+Id = Annotated[str, _documented(**_ID_SCHEMA)]
+OptionalId = Annotated[str, _documented(maxLength=ID_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")]
+Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
+Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]
+
+Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX)]
+ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX)]
+MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX)]
+
+
+def _duration(value: str) -> str:
+    try:
+        parse_duration_ms(value)
+    except ValueError:
+        raise ValueError(DURATION_FORM) from None
+    return value
+
+
+# Kept as text until the endpoint asks for its milliseconds, so that the document shows what is sent.
+Duration = Annotated[
+    str,
+    AfterValidator(_duration),
+    _documented(format="duration-go", examples=["30s", "1m30s", "10m"]),
+]
+
+
+def _whole(value: Any) -> Any:
+    # A query parameter is text; only plain digits are a number there, not " 1", "1_000" or "1.0".
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 20:
+        return int(value)
+    raise ValueError(f"a whole number from 1 to {PAGE_MAX}")
+
+
+PageLimit = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=PAGE_MAX)]

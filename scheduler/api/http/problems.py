@@ -1,0 +1,86 @@
+"""Errors as HTTP answers: what broke the contract, in words a person can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import ErrorDetails, ValidationError
+
+from scheduler.errors import FieldError, InvalidRequest, Malformed
+from scheduler.service.checks import shown
+
+ERRORS_SHOWN = 20
+
+# What is allowed where pydantic found something else. Types that need their bounds are in `_allowed`.
+_ALLOWED = {
+    "missing": "present: this field is required",
+    "extra_forbidden": "absent: there is no such field",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number of a sane size",
+    "int_from_float": "a whole number without fraction",
+    "string_type": "text",
+    "string_unicode": "text in UTF-8",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "invalid_key": "an object whose keys are text",
+    "union_tag_not_found": "an object with its kind",
+}
+
+
+def invalid_body(error: ValidationError) -> InvalidRequest:
+    """The body's errors: Malformed when it could not be parsed at all, else every broken field."""
+    details = error.errors(include_url=False)
+    first = details[0]
+    if first["type"] == "json_invalid":
+        return Malformed(f"the body is not JSON: {first.get('ctx', {}).get('error', 'invalid')}")
+    return _invalid(details)
+
+
+def invalid_parameter(name: str, error: ValidationError) -> InvalidRequest:
+    """One query parameter or header that does not read as what it should be."""
+    return _invalid(error.errors(include_url=False), root=name)
+
+
+def _invalid(details: list[ErrorDetails], root: str = "") -> InvalidRequest:
+    fields = [
+        FieldError(_path(detail["loc"], root), _found(detail), _allowed(detail)) for detail in details[:ERRORS_SHOWN]
+    ]
+    more = f" and {len(details) - ERRORS_SHOWN} more" if len(details) > ERRORS_SHOWN else ""
+    summary = ", ".join(dict.fromkeys(field.field for field in fields))
+    return InvalidRequest(f"not valid: {summary}{more}", fields)
+
+
+def _path(location: tuple[int | str, ...], root: str) -> str:
+    # The tag of a union is no step of the document's path.
+    steps = [str(step) for step in location if step not in {"cold_sandbox", "sandbox"}]
+    return shown(".".join([root, *steps] if root else steps) or "body")
+
+
+def _found(detail: ErrorDetails) -> Any:
+    return None if detail["type"] == "missing" else shown(detail["input"])
+
+
+def _allowed(detail: ErrorDetails) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    match kind:
+        case "greater_than_equal":
+            return f"at least {context['ge']}"
+        case "greater_than":
+            return f"above {context['gt']}"
+        case "less_than_equal":
+            return f"at most {context['le']}"
+        case "literal_error" | "enum" | "union_tag_invalid":
+            return f"one of {context.get('expected', context.get('expected_tags'))}"
+        case "too_long" | "string_too_long":
+            return f"at most {context['max_length']} long"
+        case "too_short" | "string_too_short":
+            return f"at least {context['min_length']} long"
+        case "value_error":
+            return str(context.get("error", detail["msg"]))
+        case _:
+            return _ALLOWED.get(kind, str(detail["msg"]))

@@ -1,0 +1,244 @@
+"""How an endpoint is called: its declared parameters read from the request, its answer written back.
+
+Endpoints are declared as FastAPI reads them, so the OpenAPI document comes from their signatures:
+
+    @reach(FOR_GATEWAYS)
+    async def confirm(call: Call, reservation_id: PathId, body: ConfirmBody) -> dict[str, Any]: ...
+
+Reading is ours, for three reasons: a body is JSON or MessagePack and never coerced, broken JSON (400) is
+told from a broken field (422), and the hot path validates bytes straight into the model.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
+
+from fastapi import APIRouter, params
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+from pydantic_core import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from scheduler import deadline
+from scheduler.access.roles import Principal, Role
+from scheduler.api.http.access import identify
+from scheduler.api.http.fields import Body
+from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, wants_msgpack
+from scheduler.api.http.openapi import PROBLEM_RESPONSES
+from scheduler.api.http.options import HttpOptions
+from scheduler.api.http.problems import invalid_parameter
+from scheduler.api.http.views import reservation_view
+from scheduler.api.status import problem, status_of
+from scheduler.domain.duration import DURATION_FORM, parse_duration_ms
+from scheduler.domain.reservation import Reservation
+from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
+from scheduler.service import Services
+from scheduler.service.checks import ID_FORM, refuse
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
+TIMEOUT_HEADER = "x-request-timeout"
+
+
+class Call(Request):
+    """One request on its way to an endpoint, with what the application lends it."""
+
+    principal: Principal
+
+    @property
+    def services(self) -> Services:
+        services: Services = self.scope["app"].state.services
+        return services
+
+    @property
+    def options(self) -> HttpOptions:
+        options: HttpOptions = self.scope["app"].state.options
+        return options
+
+    @property
+    def request_id(self) -> str:
+        request_id: str = self.scope["request_id"]
+        return request_id
+
+    def act_for(self, node_id: str) -> None:
+        """A key bound to one node speaks for no other. Raises Forbidden."""
+        if not self.principal.may_act_for(node_id):
+            raise Forbidden("this key is bound to another node")
+
+
+def reach(roles: frozenset[Role]) -> Callable[[Endpoint], Endpoint]:
+    """Who may call the endpoint. Every endpoint says so, or the application does not start."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.roles = roles  # type: ignore[attr-defined]  # read back by SchedulerRoute alone
+        return endpoint
+
+    return mark
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A query parameter or header: its Python name, its name on the wire, how it reads."""
+
+    name: str
+    wire_name: str
+    adapter: TypeAdapter[Any]
+    default: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an endpoint wants to know, worked out once."""
+
+    path: tuple[str, ...]
+    query: tuple[_Parameter, ...]
+    headers: tuple[_Parameter, ...]
+    body_name: str | None
+    body: TypeAdapter[Any] | None
+    body_required: bool
+
+
+class SchedulerRoute(APIRoute):
+    """A route whose endpoint answers with a plain mapping (or a Response), and whose errors are problems."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        endpoint, template = self.endpoint, self.path_format
+        roles: frozenset[Role] = endpoint.roles  # type: ignore[attr-defined]  # set by `reach`
+        plan = _plan(endpoint, set(self.param_convertors))
+
+        async def handle(request: Request) -> Response:
+            scope = request.scope
+            scope["route_template"] = template
+            call = Call(scope, request.receive)
+            try:
+                call.principal = identify(call, roles)
+                with deadline.within(_seconds_for(call)):
+                    arguments = await _read(plan, call)
+                    content = await endpoint(call, **arguments)
+            except SchedulerError as error:
+                return problem_response(error, request)
+            if isinstance(content, Response):
+                return content
+            return answer(content, packed=wants_msgpack(request))
+
+        return handle
+
+
+def noun_router(noun: str) -> APIRouter:
+    """A router for the endpoints of one noun; every one of them may answer with any problem."""
+    return APIRouter(route_class=SchedulerRoute, tags=[noun], responses=PROBLEM_RESPONSES)
+
+
+def problem_response(error: SchedulerError, request: Request) -> Response:
+    """The answer to an error, in the form the caller reads."""
+    status = status_of(error)
+    headers: dict[str, str] = {}
+    if status.retry_after_seconds is not None:
+        headers["Retry-After"] = str(status.retry_after_seconds)
+    if status.http == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="agentenv-scheduler"'
+    members = problem(error)
+    recorded = members.get("reservation")
+    if isinstance(recorded, Reservation):
+        members["reservation"] = reservation_view(recorded)
+    return answer(members, packed=wants_msgpack(request), status=status.http, headers=headers or None, problem=True)
+
+
+def _seconds_for(call: Call) -> float:
+    """How long this request may take: the operator's bound, or less when the caller says so."""
+    most_ms = call.options.request_timeout_ms
+    wanted = call.headers.get(TIMEOUT_HEADER)
+    if wanted is None:
+        return most_ms / 1000
+    try:
+        wanted_ms = parse_duration_ms(wanted)
+    except ValueError:
+        raise refuse("X-Request-Timeout", wanted, DURATION_FORM) from None
+    if wanted_ms <= 0:
+        raise refuse("X-Request-Timeout", wanted, "a duration above 0")
+    return min(wanted_ms, most_ms) / 1000
+
+
+def _plan(endpoint: Callable[..., Any], path_names: set[str]) -> _Plan:
+    hints = get_type_hints(endpoint, include_extras=True)
+    path, query, headers = [], [], []
+    body_name, body, body_required = None, None, False
+    for name, parameter in list(inspect.signature(endpoint).parameters.items())[1:]:
+        hint, default = hints[name], parameter.default
+        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        header = next((mark for mark in marks if isinstance(mark, params.Header)), None)
+        if name in path_names:
+            path.append(name)
+        elif _is_body(hint):
+            body_name, body, body_required = name, TypeAdapter(hint), default is inspect.Parameter.empty
+        elif header is not None:
+            headers.append(_Parameter(name, str(header.alias), TypeAdapter(hint), default))
+        else:
+            query.append(_Parameter(name, name, TypeAdapter(hint), default))
+    return _Plan(tuple(path), tuple(query), tuple(headers), body_name, body, body_required)
+
+
+def _is_body(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        return _is_body(get_args(hint)[0])
+    if get_origin(hint) in {Union, UnionType}:
+        return all(member is NoneType or _is_body(member) for member in get_args(hint))
+    return inspect.isclass(hint) and issubclass(hint, Body)
+
+
+async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
+    """The endpoint's arguments. Raises InvalidRequest, Malformed, PayloadTooLarge, UnsupportedMediaType."""
+    arguments: dict[str, Any] = {name: _path_text(name, call.path_params[name]) for name in plan.path}
+    if plan.query or call.scope["query_string"]:
+        _read_query(plan, call.query_params, arguments)
+    for parameter in plan.headers:
+        given = call.headers.get(parameter.wire_name)
+        arguments[parameter.name] = parameter.default if given is None else _value(parameter, given)
+    if plan.body is not None and plan.body_name is not None:
+        raw = await read_body(call, call.options.body_bytes_max)
+        if raw:
+            packed = body_is_msgpack(call.headers.get("content-type"))
+            arguments[plan.body_name] = decode(plan.body, raw, packed)
+        elif plan.body_required:
+            raise Malformed("the body is empty", [FieldError("body", None, "a JSON or MessagePack object")])
+        else:
+            arguments[plan.body_name] = None
+    return arguments
+
+
+def _read_query(plan: _Plan, given: Mapping[str, str], arguments: dict[str, Any]) -> None:
+    known = {parameter.wire_name for parameter in plan.query}
+    unknown = [
+        FieldError(name, given[name], "absent: there is no such parameter") for name in given if name not in known
+    ]
+    if unknown:
+        # A mistyped filter would silently show everything, a mistyped `remove` do something else.
+        raise InvalidRequest("unknown query parameter", unknown[:20])
+    for parameter in plan.query:
+        text = given.get(parameter.wire_name, "")
+        if text:
+            arguments[parameter.name] = _value(parameter, text)
+        elif parameter.default is inspect.Parameter.empty:
+            raise InvalidRequest.field(parameter.wire_name, None, "present: this parameter is required")
+        else:
+            arguments[parameter.name] = parameter.default
+
+
+def _value(parameter: _Parameter, text: str) -> Any:
+    try:
+        return parameter.adapter.validate_python(text)
+    except ValidationError as error:
+        raise invalid_parameter(parameter.wire_name, error) from None
+
+
+def _path_text(name: str, raw: str) -> str:
+    """A path segment as text. It reaches us still escaped, so that an id may hold a slash."""
+    try:
+        return unquote(raw, errors="strict") if "%" in raw else raw
+    except UnicodeDecodeError:
+        raise refuse(name, raw, ID_FORM) from None

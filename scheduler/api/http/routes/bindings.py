@@ -1,0 +1,37 @@
+"""Which node a running sandbox is on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.access.roles import FOR_GATEWAYS
+from scheduler.api.http.answers import BindingAnswer
+from scheduler.api.http.fields import Body, Id, Text
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.api.http.views import address_view
+from scheduler.domain.node import NodeAddress
+from scheduler.service.checks import trim
+
+router = noun_router("bindings")
+
+
+class AssignmentBody(Body):
+    """The pair exactly as discovery lists it."""
+
+    node_id: Id
+    endpoint: Text
+
+
+@router.get("/v1/bindings/{sandbox_id}", response_model=BindingAnswer, summary="Where a sandbox runs")
+@reach(FOR_GATEWAYS)
+async def lookup(call: Call, sandbox_id: Id) -> Any:
+    binding = await call.services.bindings.lookup(sandbox_id)
+    return {"sandbox_id": binding.sandbox_id, "node": address_view(binding.node)}
+
+
+@router.put("/v1/bindings/{sandbox_id}", response_model=BindingAnswer, summary="Record where a sandbox runs")
+@reach(FOR_GATEWAYS)
+async def record(call: Call, sandbox_id: Id, body: AssignmentBody) -> Any:
+    node = NodeAddress(trim(body.node_id), trim(body.endpoint))
+    await call.services.bindings.record(sandbox_id, node)
+    return {"sandbox_id": trim(sandbox_id), "node": address_view(node)}

@@ -1,0 +1,140 @@
+"""What nodes tell: heartbeats and sandbox events."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from scheduler.access.roles import FOR_NODES
+from scheduler.api.http.answers import EventsAnswer, HeartbeatAnswer
+from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, OptionalId, Text, Uint32
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX
+from scheduler.domain.node import (
+    DiskMetric,
+    Heartbeat,
+    MachineInfo,
+    NodeSnapshot,
+    NodeStatus,
+    P2pEndpoint,
+)
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+
+router = noun_router("nodes")
+
+
+class DiskBody(Body):
+    mount_point: str = ""
+    device: str = ""
+    filesystem_type: str = ""
+    used_bytes: ByteCount = 0
+    total_bytes: ByteCount = 0
+
+
+class SnapshotBody(Body):
+    """`allocated_*` is everything not paused, `paused_*` only the paused; they never overlap."""
+
+    status: Literal["ready", "connecting", "unhealthy", "lingering", "unspecified"] = "unspecified"
+    cpu_count: Uint32 = 0
+    memory_total_bytes: ByteCount = 0
+    allocated_cpu: Uint32 = 0
+    allocated_memory_bytes: ByteCount = 0
+    paused_allocated_cpu: Uint32 = 0
+    paused_allocated_memory_bytes: ByteCount = 0
+    cpu_percent: Uint32 = 0
+    memory_used_bytes: ByteCount = 0
+    sandbox_count: Uint32 = 0
+    sandbox_starting_count: Uint32 = 0
+    paused_sandbox_count: Uint32 = 0
+    create_successes: ByteCount = 0
+    create_fails: ByteCount = 0
+    reported_at_unix_ms: ByteCount = 0
+    disks: list[DiskBody] = Field(default_factory=list)
+
+    def as_snapshot(self) -> NodeSnapshot:
+        figures = dict(self.__dict__)
+        figures["status"] = NodeStatus.CONNECTING if self.status == "unspecified" else NodeStatus(self.status)
+        figures["disks"] = tuple(DiskMetric(**disk.__dict__) for disk in self.disks)
+        return NodeSnapshot(**figures)
+
+
+class MachineInfoBody(Body):
+    cpu_family: Text = ""
+    cpu_model: Text = ""
+    cpu_model_name: Text = ""
+    cpu_architecture: Text = ""
+    cpu_config_json: str = ""
+
+
+class P2pEndpointBody(Body):
+    """Blank backend or address: the node is no peer."""
+
+    backend: OptionalId = ""
+    address: str = ""
+
+
+class HeartbeatBody(Body):
+    """`sandbox_ids` is the full roster; absent means unknown, an empty list means none."""
+
+    service_instance_id: Id
+    cluster_id: OptionalId = ""
+    version: Text = ""
+    commit: Text = ""
+    endpoint: Endpoint | None = None
+    machine_info: MachineInfoBody | None = None
+    sequence: ByteCount | None = None
+    snapshot: SnapshotBody | None = None
+    sandbox_ids: list[str] | None = Field(default=None, max_length=ROSTER_MAX)
+    p2p_endpoint: P2pEndpointBody | None = None
+
+    def as_heartbeat(self, node_id: str) -> Heartbeat:
+        return Heartbeat(
+            node_id=node_id,
+            service_instance_id=self.service_instance_id,
+            cluster_id=self.cluster_id,
+            version=self.version,
+            commit=self.commit,
+            endpoint=self.endpoint,
+            machine_info=None if self.machine_info is None else MachineInfo(**self.machine_info.__dict__),
+            sequence=self.sequence,
+            snapshot=None if self.snapshot is None else self.snapshot.as_snapshot(),
+            sandbox_ids=None if self.sandbox_ids is None else tuple(self.sandbox_ids),
+            p2p_endpoint=None if self.p2p_endpoint is None else P2pEndpoint(**self.p2p_endpoint.__dict__),
+        )
+
+
+class SandboxEventBody(Body):
+    sandbox_id: Id
+    event_type: Literal["create", "delete", "pause", "resume", "fork"]
+    requested_cpu: Uint32 = 0
+    requested_memory_bytes: ByteCount = 0
+
+
+class EventsBody(Body):
+    service_instance_id: Id
+    events: list[SandboxEventBody] = Field(max_length=EVENTS_MAX)
+
+
+@router.post("/v1/nodes/{node_id}/heartbeat", response_model=HeartbeatAnswer, summary="A node reports itself")
+@reach(FOR_NODES)
+async def heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
+    call.act_for(node_id)
+    result = await call.services.nodes.heartbeat(body.as_heartbeat(node_id))
+    return {"generation": result.generation, "cpu_config_json": result.cpu_config_json, "stale": result.stale}
+
+
+@router.post("/v1/nodes/{node_id}/events", response_model=EventsAnswer, summary="What happened to sandboxes on a node")
+@reach(FOR_NODES)
+async def events(call: Call, node_id: Id, body: EventsBody) -> Any:
+    call.act_for(node_id)
+    told = tuple(
+        SandboxEvent(
+            sandbox_id=event.sandbox_id,
+            event_type=SandboxEventType(event.event_type),
+            requested_cpu=event.requested_cpu,
+            requested_memory_bytes=event.requested_memory_bytes,
+        )
+        for event in body.events
+    )
+    return {"counted": await call.services.nodes.record_events(node_id, body.service_instance_id, told)}

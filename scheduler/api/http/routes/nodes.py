@@ -1,0 +1,92 @@
+"""The node list as discovery writes it and as people read it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS, FOR_NODES, Role
+from scheduler.api.http.answers import (
+    ListedNodeAnswer,
+    ListedNodesAnswer,
+    NodeAnswer,
+    NodeGoneAnswer,
+    NodesAnswer,
+)
+from scheduler.api.http.fields import Body, Endpoint, Id, OptionalId
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.api.http.views import node_view
+from scheduler.domain.node import DiscoveryState, NodeAddress
+from scheduler.errors import Forbidden, InvalidRequest
+from scheduler.service.checks import trim
+
+router = noun_router("nodes")
+
+
+class ListedNodeBody(Body):
+    endpoint: Endpoint
+    state: Literal["active", "lingering"] = "active"
+
+
+class AddressBody(Body):
+    id: Id
+    endpoint: Endpoint
+
+
+class NodeListBody(Body):
+    """The whole list; an id in both parts counts as lingering."""
+
+    active: list[AddressBody] = Field(default_factory=list)
+    lingering: list[AddressBody] = Field(default_factory=list)
+
+
+@router.get("/v1/nodes", response_model=NodesAnswer, summary="Every discovered node, in id order")
+@reach(FOR_GATEWAYS)
+async def list_nodes(call: Call, cluster_id: OptionalId = "") -> Any:
+    return {"nodes": [node_view(node) for node in await call.services.nodes.list(cluster_id)]}
+
+
+@router.put("/v1/nodes", response_model=ListedNodesAnswer, summary="Replace the whole discovered list in one step")
+@reach(FOR_ADMINS)
+async def replace_nodes(call: Call, body: NodeListBody) -> Any:
+    active = [NodeAddress(node.id, node.endpoint) for node in body.active]
+    lingering = [NodeAddress(node.id, node.endpoint) for node in body.lingering]
+    await call.services.nodes.replace(active, lingering)
+    draining = {trim(node.id) for node in body.lingering}
+    return {"active": len({trim(node.id) for node in body.active} - draining), "lingering": len(draining)}
+
+
+@router.get("/v1/nodes/{node_id}", response_model=NodeAnswer, summary="One node")
+@reach(FOR_GATEWAYS)
+async def get_node(call: Call, node_id: Id) -> Any:
+    return node_view(await call.services.nodes.get(node_id))
+
+
+@router.put("/v1/nodes/{node_id}", response_model=ListedNodeAnswer, summary="Add, move or drain a node")
+@reach(FOR_ADMINS)
+async def set_node(call: Call, node_id: Id, body: ListedNodeBody) -> Any:
+    await call.services.nodes.set(node_id, body.endpoint, DiscoveryState(body.state))
+    return {"node_id": trim(node_id), "endpoint": trim(body.endpoint), "state": body.state}
+
+
+@router.delete("/v1/nodes/{node_id}", response_model=NodeGoneAnswer, summary="Unregister a node, or remove it")
+@reach(FOR_NODES)
+async def delete_node(
+    call: Call,
+    node_id: Id,
+    service_instance_id: Id | None = None,
+    remove: Annotated[bool, Field(description="take it off the list instead of forgetting its report")] = False,
+) -> Any:
+    call.act_for(node_id)
+    if remove:
+        if call.principal.role is not Role.ADMIN:
+            raise Forbidden("only a key of role admin removes a node from the list", role=call.principal.role.value)
+        if service_instance_id is not None:
+            raise InvalidRequest.field("service_instance_id", service_instance_id, "absent when remove is true")
+        await call.services.nodes.remove(node_id)
+    elif service_instance_id is None:
+        raise InvalidRequest.field("service_instance_id", None, "present, unless remove is true")
+    else:
+        await call.services.nodes.unregister(node_id, service_instance_id)
+    return {"node_id": trim(node_id), "removed": remove}

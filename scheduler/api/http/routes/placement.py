@@ -1,0 +1,155 @@
+"""Placing and explaining, and what a sandbox API request would be read as."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Header
+from pydantic import ConfigDict, Field, JsonValue
+
+from scheduler.access.roles import FOR_GATEWAYS
+from scheduler.api.http.answers import DecisionAnswer, ExplanationAnswer, HintAnswer
+from scheduler.api.http.fields import Body, Duration, Id, MemoryMb, Uint32
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.api.http.views import decision_view, explanation_view, hint_view
+from scheduler.domain.duration import parse_duration_ms
+from scheduler.domain.limits import EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
+from scheduler.domain.reservation import Lifecycle
+from scheduler.errors import FieldError, InvalidRequest
+from scheduler.service.hints import HintReading, HintService
+
+router = noun_router("placing")
+
+
+class ColdSandboxHint(Body):
+    """A sandbox from an image. 0 means not stated; memory is in MiB."""
+
+    kind: Literal["cold_sandbox"]
+    cpu_count: Uint32 = 0
+    memory_mb: MemoryMb = 0
+    images: list[str] = Field(default_factory=list)
+    metadata: dict[str, str] = Field(default_factory=dict)
+    locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
+
+    def as_hint(self) -> Hint:
+        return Hint(
+            HintKind.COLD_SANDBOX,
+            cpu_count=self.cpu_count,
+            memory_mb=self.memory_mb,
+            images=tuple(self.images),
+            metadata=self.metadata,
+            locality=tuple(self.locality),
+        )
+
+
+class SandboxHint(Body):
+    """A sandbox from a template."""
+
+    kind: Literal["sandbox"]
+    template_id: str = ""
+    metadata: dict[str, str] = Field(default_factory=dict)
+    locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
+
+    def as_hint(self) -> Hint:
+        return Hint(
+            HintKind.SANDBOX,
+            template_id=self.template_id,
+            metadata=self.metadata,
+            locality=tuple(self.locality),
+        )
+
+
+def _not_both(first: str, second: str, kind: str | None = None) -> dict[str, Any]:
+    given = {"type": kind} if kind else {}
+    return {"not": {"required": [first, second], "properties": {first: given, second: given} if kind else {}}}
+
+
+class SandboxApiRequest(Body):
+    """A sandbox API request as a gateway received it; its body as JSON or, exactly as it came, as text."""
+
+    model_config = ConfigDict(json_schema_extra=_not_both("body", "body_text"))
+
+    method: str
+    path: str
+    body: JsonValue = None
+    body_text: str | None = None
+    strict: bool | None = None
+
+    def read(self, hints: HintService) -> HintReading:
+        if {"body", "body_text"} <= self.model_fields_set:
+            raise InvalidRequest(
+                "body and body_text exclude each other", [FieldError("body_text", "both", "only one of the two")]
+            )
+        if self.body_text is not None:
+            text = self.body_text
+        else:
+            text = HintService.body_text(self.body) if "body" in self.model_fields_set else ""
+        return hints.read(self.method, self.path, text, self.strict)
+
+
+class ScheduleBody(Body):
+    """Without `hint` and `request` it is ordinary routing: a node is named, nothing is reserved."""
+
+    model_config = ConfigDict(json_schema_extra=_not_both("hint", "request", kind="object"))
+
+    hint: Annotated[ColdSandboxHint | SandboxHint, Field(discriminator="kind")] | None = None
+    request: SandboxApiRequest | None = None
+    lifecycle: Literal["explicit", "heartbeat"] = "explicit"
+    reservation_ttl: Duration | None = None
+    exclude_nodes: list[Id] = Field(default_factory=list, max_length=EXCLUDED_NODES_MAX)
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        json_schema_extra={"minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"},
+    ),
+]
+
+
+@router.post("/v1/schedule", response_model=DecisionAnswer, summary="Choose a node and reserve on it")
+@reach(FOR_GATEWAYS)
+async def schedule(call: Call, body: ScheduleBody | None = None, idempotency_key: IdempotencyKey = None) -> Any:
+    request = _schedule_request(call, body, idempotency_key)
+    return decision_view(await call.services.placement.schedule(request))
+
+
+@router.post("/v1/explain", response_model=ExplanationAnswer, summary="Say where every node stands for a request")
+@reach(FOR_GATEWAYS)
+async def explain(call: Call, body: ScheduleBody | None = None) -> Any:
+    return explanation_view(await call.services.placement.explain(_schedule_request(call, body, None)))
+
+
+@router.post("/v1/hints", response_model=HintAnswer, summary="Say what a sandbox API request would be read as")
+@reach(FOR_GATEWAYS)
+async def hints(call: Call, body: SandboxApiRequest) -> Any:
+    reading = body.read(call.services.hints)
+    return {
+        "hint": None if reading.hint is None else hint_view(reading.hint),
+        "warnings": list(reading.warnings),
+    }
+
+
+def _schedule_request(call: Call, body: ScheduleBody | None, idempotency_key: str | None) -> ScheduleRequest:
+    body = body if body is not None else ScheduleBody()
+    return ScheduleRequest(
+        hint=_hint(call, body),
+        lifecycle=Lifecycle(body.lifecycle),
+        reservation_ttl_ms=None if body.reservation_ttl is None else parse_duration_ms(body.reservation_ttl),
+        exclude_nodes=tuple(body.exclude_nodes),
+        idempotency_key=idempotency_key,
+        caller=call.principal.name,
+        request_id=call.request_id,
+    )
+
+
+def _hint(call: Call, body: ScheduleBody) -> Hint | None:
+    if body.request is None:
+        return None if body.hint is None else body.hint.as_hint()
+    if body.hint is not None:
+        raise InvalidRequest(
+            "hint and request exclude each other", [FieldError("request", "both", "only one of the two")]
+        )
+    return body.request.read(call.services.hints).hint

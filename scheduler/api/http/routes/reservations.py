@@ -1,0 +1,94 @@
+"""What became of a reservation: confirm, cancel, renew, look."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from scheduler.access.roles import FOR_GATEWAYS
+from scheduler.api.http.answers import ReservationResultAnswer, ReservationsAnswer
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Duration, Id, PageLimit, Text
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.api.http.views import reservation_result_view, reservation_view
+from scheduler.domain.duration import parse_duration_ms
+from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
+from scheduler.domain.reservation import ReservationState
+
+router = noun_router("reservations")
+
+State = Literal["pending", "confirmed", "settled", "cancelled", "expired"]
+
+
+class ConfirmBody(Body):
+    sandbox_id: Id
+
+
+class CancelBody(Body):
+    reason: Text = ""
+
+
+class CancelByKeyBody(Body):
+    idempotency_key: Annotated[
+        str, Field(json_schema_extra={"minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"})
+    ]
+    reason: Text = ""
+
+
+class RenewBody(Body):
+    ttl: Duration
+
+
+@router.post(
+    "/v1/reservations/{reservation_id}/confirm", response_model=ReservationResultAnswer, summary="The sandbox exists"
+)
+@reach(FOR_GATEWAYS)
+async def confirm(call: Call, reservation_id: Id, body: ConfirmBody) -> Any:
+    return reservation_result_view(await call.services.reservations.confirm(reservation_id, body.sandbox_id))
+
+
+@router.post("/v1/reservations/cancel", response_model=ReservationResultAnswer, summary="Cancel by idempotency key")
+@reach(FOR_GATEWAYS)
+async def cancel_by_key(call: Call, body: CancelByKeyBody) -> Any:
+    caller = call.principal.name
+    result = await call.services.reservations.cancel_by_key(caller, body.idempotency_key, body.reason)
+    return reservation_result_view(result)
+
+
+@router.post(
+    "/v1/reservations/{reservation_id}/cancel", response_model=ReservationResultAnswer, summary="Nothing was created"
+)
+@reach(FOR_GATEWAYS)
+async def cancel(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
+    reason = "" if body is None else body.reason
+    return reservation_result_view(await call.services.reservations.cancel(reservation_id, reason))
+
+
+@router.post(
+    "/v1/reservations/{reservation_id}/renew", response_model=ReservationResultAnswer, summary="Move the deadline"
+)
+@reach(FOR_GATEWAYS)
+async def renew(call: Call, reservation_id: Id, body: RenewBody) -> Any:
+    result = await call.services.reservations.renew(reservation_id, parse_duration_ms(body.ttl))
+    return reservation_result_view(result)
+
+
+@router.get("/v1/reservations", response_model=ReservationsAnswer, summary="A page of reservations, oldest first")
+@reach(FOR_GATEWAYS)
+async def list_reservations(
+    call: Call,
+    node_id: Id | None = None,
+    state: State | None = None,
+    limit: PageLimit = PAGE_DEFAULT,
+    cursor: str | None = None,
+) -> Any:
+    wanted = None if state is None else ReservationState(state)
+    found, next_cursor = await call.services.reservations.list(node_id, wanted, limit, cursor)
+    return {"reservations": [reservation_view(reservation) for reservation in found], "cursor": next_cursor}
+
+
+@router.get("/v1/reservations/{reservation_id}", response_model=ReservationResultAnswer, summary="One reservation")
+@reach(FOR_GATEWAYS)
+async def get_reservation(call: Call, reservation_id: Id) -> Any:
+    reservation = await call.services.reservations.get(reservation_id)
+    return {"reservation": reservation_view(reservation), "replayed": False, "orphaned": reservation.orphaned}

@@ -1,0 +1,50 @@
+"""What creating a sandbox from a template takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS
+from scheduler.api.http.answers import DeletedAnswer, TemplateAnswer, TemplatesAnswer
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, MemoryMb, PageLimit, Uint32
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.api.http.views import template_view
+from scheduler.domain.sandbox import Template
+from scheduler.service.checks import trim
+
+router = noun_router("templates")
+
+
+class TemplateBody(Body):
+    """0 means not known."""
+
+    cpu_count: Uint32
+    memory_mb: MemoryMb
+
+
+@router.get("/v1/templates", response_model=TemplatesAnswer, summary="A page of templates")
+@reach(FOR_GATEWAYS)
+async def list_templates(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: str | None = None) -> Any:
+    found, next_cursor = await call.services.templates.list(limit, cursor)
+    return {"templates": [template_view(template) for template in found], "cursor": next_cursor}
+
+
+@router.get("/v1/templates/{template_id}", response_model=TemplateAnswer, summary="One template")
+@reach(FOR_GATEWAYS)
+async def get_template(call: Call, template_id: Id) -> Any:
+    return template_view(await call.services.templates.get(template_id))
+
+
+@router.put("/v1/templates/{template_id}", response_model=TemplateAnswer, summary="Declare a template's size")
+@reach(FOR_ADMINS)
+async def put_template(call: Call, template_id: Id, body: TemplateBody) -> Any:
+    template = Template(trim(template_id), body.cpu_count, body.memory_mb)
+    await call.services.templates.put(template)
+    return template_view(template)
+
+
+@router.delete("/v1/templates/{template_id}", response_model=DeletedAnswer, summary="Forget a template's size")
+@reach(FOR_ADMINS)
+async def delete_template(call: Call, template_id: Id) -> Any:
+    await call.services.templates.delete(template_id)
+    return {"deleted": trim(template_id)}

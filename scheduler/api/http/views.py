@@ -1,0 +1,146 @@
+"""The domain's values as the JSON a caller sees; `answers.py` has the same shapes for the document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, P2pEndpoint, PendingTotals, Pressure
+from scheduler.domain.placement import Decision, Explanation, Hint, HintKind, NodeExplanation
+from scheduler.domain.reservation import Reservation, ReservationResult
+from scheduler.domain.sandbox import PlacementGroup, Template
+
+_SNAPSHOT_NUMBERS = tuple(field.name for field in fields(NodeSnapshot) if field.name not in {"status", "disks"})
+
+
+def address_view(address: NodeAddress) -> dict[str, Any]:
+    return {"node_id": address.node_id, "endpoint": address.endpoint}
+
+
+def decision_view(decision: Decision) -> dict[str, Any]:
+    return {
+        "node": address_view(decision.node),
+        "strategy": decision.strategy.value,
+        "replayed": decision.replayed,
+        "degraded": decision.degraded,
+        "reservation": None if decision.reservation is None else reservation_view(decision.reservation),
+    }
+
+
+def reservation_view(reservation: Reservation) -> dict[str, Any]:
+    return {
+        "reservation_id": reservation.reservation_id,
+        "node_id": reservation.node_id,
+        "state": reservation.state.value,
+        "lifecycle": reservation.lifecycle.value,
+        "cpu_count": reservation.cpu_count,
+        "memory_bytes": reservation.memory_bytes,
+        "sandbox_id": reservation.sandbox_id,
+        "created_at_ms": reservation.created_at_ms,
+        "expires_at_ms": reservation.expires_at_ms,
+        "confirmed_at_ms": reservation.confirmed_at_ms,
+        "finished_at_ms": reservation.finished_at_ms,
+        "reason": reservation.reason,
+        "group_key": reservation.group_key,
+    }
+
+
+def reservation_result_view(result: ReservationResult) -> dict[str, Any]:
+    return {
+        "reservation": reservation_view(result.reservation),
+        "replayed": result.replayed,
+        "orphaned": result.orphaned,
+    }
+
+
+def explanation_view(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "strategy": explanation.strategy.value,
+        "node": None if explanation.node is None else address_view(explanation.node),
+        "degraded": explanation.degraded,
+        "nodes": [_node_explanation_view(node) for node in explanation.nodes],
+        "reasons": dict(explanation.reasons),
+    }
+
+
+def _node_explanation_view(node: NodeExplanation) -> dict[str, Any]:
+    return {
+        "node_id": node.node_id,
+        "status": node.status.value,
+        "rank": node.rank,
+        "reason": node.reason,
+        "pressure": pressure_view(node.pressure),
+        "pending": pending_view(node.pending),
+    }
+
+
+def pressure_view(pressure: Pressure) -> dict[str, float | None]:
+    return {"cpu": pressure.cpu, "memory": pressure.memory, "highest": pressure.highest}
+
+
+def pending_view(pending: PendingTotals) -> dict[str, int]:
+    return {
+        "cpu_count": pending.cpu_count,
+        "memory_bytes": pending.memory_bytes,
+        "sandbox_count": pending.sandbox_count,
+    }
+
+
+def node_view(node: Node) -> dict[str, Any]:
+    return {
+        "node_id": node.node_id,
+        "endpoint": node.endpoint,
+        "cluster_id": node.cluster_id,
+        "service_instance_id": node.service_instance_id,
+        "version": node.version,
+        "commit": node.commit,
+        "discovery": node.discovery.value,
+        "status": node.status.value,
+        "last_seen_ms": node.last_seen_ms,
+        "generation": node.generation,
+        "snapshot": snapshot_view(node.snapshot),
+        "machine_info": None if node.machine_info is None else machine_info_view(node.machine_info),
+        "p2p_endpoint": None if node.p2p_endpoint is None else p2p_endpoint_view(node.p2p_endpoint),
+        "pending": pending_view(node.pending),
+        "pressure": pressure_view(node.pressure),
+        "eligible": node.eligible,
+        "ineligible_reason": node.ineligible_reason,
+    }
+
+
+def snapshot_view(snapshot: NodeSnapshot) -> dict[str, Any]:
+    numbers = {name: getattr(snapshot, name) for name in _SNAPSHOT_NUMBERS}
+    return {"status": snapshot.status.value, **numbers, "disks": [asdict(disk) for disk in snapshot.disks]}
+
+
+def machine_info_view(machine_info: MachineInfo) -> dict[str, str]:
+    return asdict(machine_info)
+
+
+def p2p_endpoint_view(endpoint: P2pEndpoint) -> dict[str, str]:
+    return {"backend": endpoint.backend, "address": endpoint.address}
+
+
+def peers_view(peers: tuple[tuple[str, P2pEndpoint], ...]) -> dict[str, Any]:
+    return {"peers": [{"node_id": node_id, "endpoint": p2p_endpoint_view(endpoint)} for node_id, endpoint in peers]}
+
+
+def hint_view(hint: Hint) -> dict[str, Any]:
+    """A hint as `POST /v1/schedule` would take it."""
+    if hint.kind is HintKind.SANDBOX:
+        return {"kind": hint.kind.value, "template_id": hint.template_id, "metadata": dict(hint.metadata)}
+    return {
+        "kind": hint.kind.value,
+        "cpu_count": hint.cpu_count,
+        "memory_mb": hint.memory_mb,
+        "images": list(hint.images),
+        "metadata": dict(hint.metadata),
+    }
+
+
+def template_view(template: Template) -> dict[str, Any]:
+    return asdict(template)
+
+
+def group_view(group: PlacementGroup) -> dict[str, Any]:
+    return asdict(group)

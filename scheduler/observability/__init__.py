@@ -1,0 +1,1 @@
+"""What a replica tells about itself: structured logs and metrics."""
