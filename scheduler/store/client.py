@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError
 
 from scheduler.errors import Overloaded, SchedulerError, StoreUnavailable
@@ -23,14 +22,12 @@ from scheduler.store import server
 from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
 from scheduler.store.errors import TooFewReplicas, judge
+from scheduler.store.exchange import Argument, Command, connection_of, replies_to, wait_for_replicas
 from scheduler.store.options import StoreOptions
 from scheduler.store.scripts import Script, ScriptLibrary
-from scheduler.store.topology import Topology, connection_of, open_topology
+from scheduler.store.topology import Topology, open_topology
 
 __all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
-
-Argument = str | int | float | bytes
-Command = Sequence[Argument]
 
 AGAIN = b"again"
 _BACKLOG = "a backlog is being worked off; ask again"
@@ -230,29 +227,21 @@ class StoreClient:
             self.statistics.retries += 1
 
     async def _exchange(self, call: _Call, budget: Budget) -> list[Any]:
-        """One attempt: a connection, all commands in one write, all replies. Raises what the first bad reply says."""
+        """One attempt: a connection, all commands in one write, all replies; then the replicas."""
         async with self._turn(budget):
             self.statistics.attempts += 1
             seconds = budget.left_seconds
             if call.retry:
                 seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
-            commands = list(call.commands)
-            if call.wait_replicas:
-                # The server gives up a little before this attempt does, and tells how many replicas it was.
-                commands.append(("WAIT", call.wait_replicas, max(1, int(seconds * 900))))
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 pool = await self._topology.pool_for(call.key)
                 connection = await connection_of(pool)
                 try:
-                    await connection.send_packed_command(connection.pack_commands(commands))
-                    replies = [await _reply_of(connection) for _ in commands]
+                    replies = await replies_to(connection, call.commands)
+                    if call.wait_replicas:
+                        await wait_for_replicas(connection, call.wait_replicas, limit)
                 finally:
                     await pool.release(connection)
-        for reply in replies:
-            if isinstance(reply, RedisError):
-                raise reply
-        if call.wait_replicas and replies.pop() < call.wait_replicas:
-            raise TooFewReplicas(call.wait_replicas)
         return replies
 
     @asynccontextmanager
@@ -293,16 +282,6 @@ class _ScriptUnknown(Exception):
     def __init__(self, script: Script) -> None:
         super().__init__(script.name)
         self.script = script
-
-
-async def _reply_of(connection: AbstractConnection) -> Any:
-    """One reply; an error reply is a value here, so that the replies after it are read as well."""
-    try:
-        return await connection.read_response()
-    except RedisError as error:
-        if not connection.is_connected:
-            raise
-        return error
 
 
 def _is_ledger_key(argument: Argument) -> bool:

@@ -84,7 +84,7 @@ class Keys:
     sandbox = _KeyById("sandbox:{}")
     node_reservations = _NodeKey("node:{}:reservations")
     node_claims = _NodeKey("node:{}:claims")
-    node_unnamed = _NodeKey("node:{}:unnamed")
+    node_acknowledged = _NodeKey("node:{}:acknowledged")
     node_explained = _NodeKey("node:{}:explained")
 
     # Bindings.

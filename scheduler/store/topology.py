@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from redis.asyncio import Sentinel
 from redis.asyncio.connection import (
-    AbstractConnection,
     Connection,
     ConnectionPool,
     SSLConnection,
@@ -25,6 +24,7 @@ from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, Redi
 
 from scheduler.store.address import Address, Credentials, Scheme
 from scheduler.store.embedded import embedded_pool
+from scheduler.store.exchange import connection_of, replies_to
 from scheduler.store.options import StoreOptions
 
 Host = tuple[str, int]
@@ -100,12 +100,6 @@ class Pools:
     async def close(self) -> None:
         for pool in self._by_host.values():
             await pool.aclose()
-
-
-async def connection_of(pool: ConnectionPool) -> AbstractConnection:
-    """A connected connection; give it back with `pool.release`."""
-    connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
-    return connection
 
 
 class FixedTopology:
@@ -207,8 +201,7 @@ class ClusterTopology:
         pool = self._pools.at(seed)
         connection = await connection_of(pool)
         try:
-            await connection.send_command("CLUSTER SLOTS")
-            reply = await connection.read_response()
+            (reply,) = await replies_to(connection, [("CLUSTER", "SLOTS")])
         finally:
             await pool.release(connection)
         if not isinstance(reply, list):

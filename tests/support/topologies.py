@@ -33,9 +33,10 @@ class SentinelTopology:
     name = "aenv"
 
     def __init__(self, replicas: int = 1, sentinels: int = 3, down_after_ms: int = 500) -> None:
-        self.primary = RedisServer()
-        link = ["--replicaof", "127.0.0.1", str(self.primary.port), "--repl-diskless-sync-delay", "0"]
-        self.replicas = [RedisServer(link) for _ in range(replicas)]
+        at_once = ["--repl-diskless-sync-delay", "0"]
+        self.primary = RedisServer(at_once)
+        link = ["--replicaof", "127.0.0.1", str(self.primary.port)]
+        self.replicas = [RedisServer([*at_once, *link]) for _ in range(replicas)]
         self.sentinels = [
             _Sentinel(self.name, self.primary, sentinels // 2 + 1, down_after_ms) for _ in range(sentinels)
         ]
@@ -182,7 +183,10 @@ class _ClusterMember(RedisServer):
         # The bus port is given, since the default of port + 10000 may lie beyond 65535.
         self.bus_port = free_port()
         super().__init__(
-            ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", str(self.bus_port)]
+            [
+                *["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", str(self.bus_port)],
+                *["--repl-diskless-sync-delay", "0"],
+            ]
         )
 
 

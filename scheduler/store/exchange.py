@@ -1,0 +1,52 @@
+"""One connection, some commands, their replies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import RedisError
+
+from scheduler.store.errors import TooFewReplicas
+
+Argument = str | int | float | bytes
+Command = Sequence[Argument]
+
+# Redis looks ten times a second whether a WAIT is over.
+_WAIT_SLACK_MS = 150
+
+
+async def connection_of(pool: ConnectionPool) -> AbstractConnection:
+    """A connected connection; give it back with `pool.release`."""
+    connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
+    return connection
+
+
+async def replies_to(connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
+    """All commands in one write, all replies read; then raises what the first bad one says."""
+    await connection.send_packed_command(connection.pack_commands(commands))
+    replies: list[Any] = []
+    for _ in commands:
+        try:
+            replies.append(await connection.read_response())
+        except RedisError as error:
+            if not connection.is_connected:
+                raise
+            replies.append(error)
+    for reply in replies:
+        if isinstance(reply, RedisError):
+            raise reply
+    return replies
+
+
+async def wait_for_replicas(connection: AbstractConnection, wanted: int, limit: asyncio.Timeout) -> None:
+    """Until `wanted` replicas have all that the server had written when `connection` last heard from it, so that a
+    replay, which writes nothing, waits for what it tells as well."""
+    left_ms = ((limit.when() or 0) - asyncio.get_running_loop().time()) * 1000
+    # The server gives up before this attempt does, and tells how many replicas it was.
+    wait_ms = max(1, int(left_ms - min(_WAIT_SLACK_MS, left_ms / 2)))
+    (reached,) = await replies_to(connection, [("WAIT", wanted, wait_ms)])
+    if reached < wanted:
+        raise TooFewReplicas(wanted)
