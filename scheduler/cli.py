@@ -71,7 +71,7 @@ def serve(
     from scheduler.config import load_configuration
     from scheduler.replica import run
 
-    options = {
+    options: dict[str, object] = {
         "http.host": host,
         "http.port": port,
         "grpc.port": grpc_port,
@@ -106,12 +106,16 @@ def config(config_file: ConfigFile = None, assignments: Assignments = None, as_j
         keys = {entry.key.path: {"value": entry.value, "source": entry.source} for entry in described}
         typer.echo(json.dumps(keys, ensure_ascii=False, indent=2))
         return
-    table = Table("key", "value", "from", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("key", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("from", overflow="fold")
     for entry in described:
         value = "" if entry.value is None else entry.value
         value = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         table.add_row(entry.key.path, value, entry.source, style="dim" if entry.source == "default" else None)
-    Console(soft_wrap=not sys.stdout.isatty()).print(table, markup=False)
+    # Into a pipe nothing is folded for a terminal that is not there.
+    Console(width=None if sys.stdout.isatty() else 250).print(table, markup=False)
 
 
 @app.command()
@@ -143,9 +147,9 @@ def render_script(name: Annotated[str, typer.Argument(help="As `lua list` names 
     typer.echo(library.render(name.removesuffix(".lua")))
 
 
-def _assigned(assignments: Sequence[str] | None) -> dict[str, str]:
+def _assigned(assignments: Sequence[str] | None) -> dict[str, object]:
     """`--set KEY=VALUE`; the last of one key wins."""
-    assigned: dict[str, str] = {}
+    assigned: dict[str, object] = {}
     for assignment in assignments or ():
         path, equals, value = assignment.partition("=")
         if not equals or not path.strip():

@@ -85,8 +85,15 @@ def _rendering(as_json: bool, on_terminal: bool) -> list[Any]:
     return [
         structlog.processors.dict_tracebacks,
         structlog.processors.EventRenamer("message"),
-        structlog.processors.JSONRenderer(),
+        _lead_with_what_happened,
+        structlog.processors.JSONRenderer(ensure_ascii=False),
     ]
+
+
+def _lead_with_what_happened(_: Any, __: str, event: Event) -> Event:
+    """So that a person who reads the lines finds when, how bad and what at their beginning."""
+    leading = {name: event.pop(name) for name in ("timestamp", "level", "message") if name in event}
+    return leading | dict(event)
 
 
 def hide_secrets(_: Any, __: str, event: Event) -> Event:

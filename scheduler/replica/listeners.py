@@ -7,33 +7,29 @@ import contextlib
 import math
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import uvicorn
 
-from scheduler.config import GrpcSettings, HttpSettings, ListenAddress, TlsSettings
+from scheduler.config import GrpcSettings, HttpSettings, ListenAddress, Settings, TlsSettings
 from scheduler.errors import ConfigurationError
-from scheduler.observability.metrics import PAGE_CONTENT_TYPE
 
 if TYPE_CHECKING:
     from scheduler.api.grpc.server import GrpcServer
     from scheduler.service import Services
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
-
+ANYONE = "anyone who can reach it: the network alone guards it"
 _BACKLOG = 2048
 _KEEP_ALIVE_SECONDS = 75
 
 
 class Listener(Protocol):
-    """`name` and `address` are for the log; `address` is where it listens, the port resolved."""
+    """`name`, `address` (the port resolved) and `callers` (who is let in) are for the log."""
 
     name: str
     address: str
+    callers: str
 
     async def start(self) -> None: ...
 
@@ -42,6 +38,27 @@ class Listener(Protocol):
 
     async def stop(self, grace_seconds: float) -> None:
         """Take nothing new; what is in flight has `grace_seconds`, then it is cut."""
+
+
+def open_doors(services: Services, settings: Settings) -> list[Listener]:
+    """Every door the settings ask for, bound and not yet started. Must be called on the running event loop.
+
+    ConfigurationError, with nothing left bound, when one cannot be had."""
+    doors: list[Listener] = []
+    query_only = settings.replica.query_only
+    with contextlib.ExitStack() as opened:
+        if not query_only:
+            sock = opened.enter_context(bind(settings.http.listen, "http.port"))
+            doors.append(http_listener(services, settings.http, sock))
+        if settings.metrics.enabled:
+            sock = opened.enter_context(bind(settings.metrics.listen, "metrics_listen_addr"))
+            doors.append(metrics_listener(services, sock))
+        if settings.grpc.enabled:
+            # gRPC's own words for a taken port fill a screen; ours come first.
+            bind(settings.grpc.listen, "grpc_listen_addr").close()
+            doors.append(grpc_listener(services, settings.grpc, query_only=query_only))
+        opened.pop_all()
+    return doors
 
 
 def bind(listen: ListenAddress, key: str) -> socket.socket:
@@ -72,10 +89,11 @@ class _Server(uvicorn.Server):
 
 
 class HttpListener:
-    """An ASGI application on a socket, by uvicorn. Also serves the metrics page."""
+    """An ASGI application on a socket, by uvicorn."""
 
-    def __init__(self, name: str, app: AsgiApp, sock: socket.socket, tls: TlsSettings | None = None) -> None:
+    def __init__(self, name: str, app: Callable[..., Any], sock: socket.socket, tls: TlsSettings | None = None) -> None:
         self.name = name
+        self.callers = ANYONE
         host, port = sock.getsockname()[:2]
         self.address = f"{'https' if tls else 'http'}://{ListenAddress(host, port)}"
         self._socket = sock
@@ -104,7 +122,7 @@ class HttpListener:
         await self._serving
 
 
-def _uvicorn_config(app: AsgiApp, tls: TlsSettings | None) -> uvicorn.Config:
+def _uvicorn_config(app: Callable[..., Any], tls: TlsSettings | None) -> uvicorn.Config:
     secured: dict[str, Any] = {}
     if tls is not None:
         secured = {"ssl_certfile": str(tls.cert_file), "ssl_keyfile": str(tls.key_file)}
@@ -123,24 +141,29 @@ def _uvicorn_config(app: AsgiApp, tls: TlsSettings | None) -> uvicorn.Config:
     )
 
 
-def http_listener(app: AsgiApp, settings: HttpSettings, sock: socket.socket) -> HttpListener:
-    return HttpListener("HTTP", app, sock, settings.tls)
+def http_listener(services: Services, settings: HttpSettings, sock: socket.socket) -> HttpListener:
+    """The API and the console. Raises ConfigurationError when the file of API keys is broken."""
+    from scheduler.access import KeyRing
+    from scheduler.api.http import HttpOptions, create_app
+
+    options = HttpOptions(
+        body_bytes_max=settings.body_bytes_max,
+        in_flight_max=settings.in_flight_max,
+        request_timeout_ms=settings.request_timeout_ms,
+        metrics_need_admin=settings.metrics_need_admin,
+    )
+    keys = KeyRing(settings.api_keys_file) if settings.api_keys_file else None
+    listener = HttpListener("HTTP", create_app(services, options=options, keys=keys), sock, settings.tls)
+    if keys is not None:
+        listener.callers = "by API key"
+    return listener
 
 
 def metrics_listener(services: Services, sock: socket.socket) -> HttpListener:
     """Prometheus' page on any path, as AgentENV's scrape configurations expect."""
+    from scheduler.api.http import create_metrics_app
 
-    async def page(scope: Scope, _: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        known = scope["method"] in {"GET", "HEAD"}
-        body = await services.overview.page() if known else b""
-        headers = [(b"content-type", PAGE_CONTENT_TYPE.encode())] if known else [(b"allow", b"GET, HEAD")]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": 200 if known else 405, "headers": headers})
-        await send({"type": "http.response.body", "body": body if scope["method"] == "GET" else b""})
-
-    return HttpListener("metrics", page, sock)
+    return HttpListener("metrics", create_metrics_app(services), sock)
 
 
 class GrpcListener:
@@ -148,9 +171,11 @@ class GrpcListener:
 
     name = "gRPC"
 
-    def __init__(self, server: GrpcServer, listen: ListenAddress) -> None:
+    def __init__(self, server: GrpcServer, settings: GrpcSettings) -> None:
         self._server = server
-        self.address = str(ListenAddress(listen.host, server.port))
+        self.address = str(ListenAddress(settings.listen.host, server.port))
+        mutual = settings.tls is not None and settings.tls.client_ca_file is not None
+        self.callers = "by certificate (mTLS)" if mutual else ANYONE
 
     async def start(self) -> None:
         await self._server.start()
@@ -163,7 +188,7 @@ class GrpcListener:
 
 
 def grpc_listener(services: Services, settings: GrpcSettings, *, query_only: bool) -> GrpcListener:
-    """Bound to its port. Must be called on the running event loop."""
+    """Bound to its port."""
     from scheduler.api.grpc import GrpcOptions, TlsFiles, create_server
 
     tls = None
@@ -177,4 +202,4 @@ def grpc_listener(services: Services, settings: GrpcSettings, *, query_only: boo
     options = GrpcOptions(
         address=str(settings.listen), tls=tls, query_only=query_only, observe=services.metrics.observe_rpc
     )
-    return GrpcListener(create_server(services, options), settings.listen)
+    return GrpcListener(create_server(services, options), settings)

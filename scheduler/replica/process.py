@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from scheduler import __version__
 from scheduler.config import Configuration, Settings, StoreSettings
-from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.errors import SchedulerError
 from scheduler.observability.logging import configure_logging, get_logger
-from scheduler.replica.listeners import Listener, bind, grpc_listener, http_listener, metrics_listener
+from scheduler.replica.listeners import Listener, open_doors
 from scheduler.replica.membership import Membership
 from scheduler.replica.upkeep import Chore, keep_doing, refreshing, sweeping
 
@@ -35,7 +35,7 @@ _FAREWELL_SECONDS = 2.0
 
 
 class Replica:
-    """`start`, then `run` until `ask_to_stop`, then `stop`. Everything it holds is let go by `stop`."""
+    """`start`, then `run` until `ask_to_stop`, then `stop`. A `start` that raises has let go of everything."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -54,34 +54,23 @@ class Replica:
         from scheduler.store.ledger import open_ledger
 
         settings = self.settings
-        sockets = self._bind()
-        try:
-            self._ledger = await open_ledger(
-                settings.store.redis_addr, domain=settings.store.domain, options=store_options(settings.store)
-            )
-            self._services = build_services(self._ledger, lenient_hints=settings.hints.lenient)
-            self._open_doors(self._services, sockets)
-        except BaseException:
-            for sock in sockets.values():
-                sock.close()
-            raise
-        if not settings.replica.query_only:
-            self._membership = Membership(
-                self._ledger, self._services, settings.ledger, settings.discovery, self.replica_id
-            )
-            await self._try_to_join(self._membership)
-        for listener in self.listeners:
-            await listener.start()
-        self._start_chores(self._ledger)
-        log.info(
-            "listening",
-            replica_id=self.replica_id,
-            version=__version__,
-            ledger=str(self._ledger.client.address),
-            query_only=settings.replica.query_only,
-            **{listener.name.lower(): listener.address for listener in self.listeners},
+        ledger = self._ledger = await open_ledger(
+            settings.store.redis_addr, domain=settings.store.domain, options=store_options(settings.store)
         )
-        self._warn_about_open_doors()
+        try:
+            services = self._services = build_services(ledger, lenient_hints=settings.hints.lenient)
+            self.listeners = open_doors(services, settings)
+            if not settings.replica.query_only:
+                membership = Membership(ledger, services, settings.ledger, settings.discovery, self.replica_id)
+                await self._try_to_join(membership)
+                self._membership = membership
+            for listener in self.listeners:
+                await listener.start()
+        except BaseException:
+            await self._release(grace_seconds=0)
+            raise
+        self._start_chores(ledger)
+        self._tell_where(ledger)
 
     def ask_to_stop(self) -> None:
         """From a signal. Asked again, it no longer waits for anything."""
@@ -108,39 +97,33 @@ class Replica:
         for listener in self.listeners:
             await listener.drain()
         await self._wait_unless_hurried(replica.drain_ms / 1000)
-        grace_seconds = 0.0 if self._hurry_asked.is_set() else replica.grace_ms / 1000
+        await self._release(0 if self._hurry_asked.is_set() else replica.grace_ms / 1000)
+        log.info("stopped", replica_id=self.replica_id)
+
+    async def _release(self, grace_seconds: float) -> None:
         await asyncio.gather(*(listener.stop(grace_seconds) for listener in self.listeners))
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
-        await self._leave()
-        log.info("stopped", replica_id=self.replica_id)
+        if self._ledger is not None:
+            await self._leave(self._ledger)
 
-    def _bind(self) -> dict[str, socket.socket]:
-        sockets: dict[str, socket.socket] = {}
-        try:
-            if not self.settings.replica.query_only:
-                sockets["http"] = bind(self.settings.http.listen, "http.port")
-            if self.settings.metrics.enabled:
-                sockets["metrics"] = bind(self.settings.metrics.listen, "metrics_listen_addr")
-        except ConfigurationError:
-            for sock in sockets.values():
-                sock.close()
-            raise
-        return sockets
-
-    def _open_doors(self, services: Services, sockets: dict[str, socket.socket]) -> None:
-        from scheduler.api.http import create_app
-
-        if "http" in sockets:
-            app = create_app(services)
-            self.listeners.append(http_listener(app, self.settings.http, sockets["http"]))
-        if self.settings.grpc.enabled:
-            self.listeners.append(
-                grpc_listener(services, self.settings.grpc, query_only=self.settings.replica.query_only)
-            )
-        if "metrics" in sockets:
-            self.listeners.append(metrics_listener(services, sockets["metrics"]))
+    def _tell_where(self, ledger: Ledger) -> None:
+        """One line with every door, and in words which of them ask nobody who they are."""
+        doors: dict[str, str] = {}
+        for listener in self.listeners:
+            doors |= {listener.name.lower(): listener.address, f"{listener.name.lower()}_callers": listener.callers}
+        log.info(
+            "listening",
+            replica_id=self.replica_id,
+            version=__version__,
+            ledger=str(ledger.client.address),
+            query_only=self.settings.replica.query_only,
+            **doors,
+        )
+        http = self.settings.http
+        if not self.settings.replica.query_only and http.api_keys_file is None and not http.listen.is_loopback:
+            log.warning("HTTP listens beyond loopback without API keys", listen=str(http.listen))
 
     async def _try_to_join(self, membership: Membership) -> None:
         """A ledger that is there is joined before the doors open, so that the first request finds it ready."""
@@ -165,36 +148,14 @@ class Replica:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hurry_asked.wait(), seconds)
 
-    async def _leave(self) -> None:
-        if self._ledger is None:
-            return
+    async def _leave(self, ledger: Ledger) -> None:
         try:
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 if self._membership is not None:
                     await self._membership.leave()
         except (SchedulerError, TimeoutError):
             log.info("left without a word: the ledger does not answer")
-        await self._ledger.close()
-
-    def _warn_about_open_doors(self) -> None:
-        """Which doors only the network guards is never left to be guessed."""
-        settings = self.settings
-        guarded = settings.grpc.tls is not None and settings.grpc.tls.client_ca_file is not None
-        if settings.grpc.enabled and not guarded:
-            log.warning(
-                "gRPC asks no caller who it is: without mTLS the network alone guards this port",
-                listen=str(settings.grpc.listen),
-                loopback_only=settings.grpc.listen.is_loopback,
-            )
-        if (
-            not settings.replica.query_only
-            and settings.http.api_keys_file is None
-            and not settings.http.listen.is_loopback
-        ):
-            log.warning(
-                "HTTP asks no caller who it is: without API keys the network alone guards this port",
-                listen=str(settings.http.listen),
-            )
+        await ledger.close()
 
 
 def new_replica_id() -> str:
@@ -232,8 +193,8 @@ async def serve(settings: Settings) -> None:
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows' loops cannot; Ctrl-C then cancels this task
             loop.add_signal_handler(stop_signal, replica.ask_to_stop)
+    await replica.start()
     try:
-        await replica.start()
         await replica.run()
     finally:
         await replica.stop()

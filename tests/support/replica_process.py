@@ -1,0 +1,157 @@
+"""A real replica: `agentenv-scheduler serve` as a process, on free ports, its log read line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+START_SECONDS = 20.0
+STOP_SECONDS = 20.0
+
+
+class ReplicaProcess:
+    """Started by `start()` or `with`; ended by its process id. `log` holds every event so far."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.arguments: Sequence[str] = arguments
+        self.environment = environment or {}
+        self.process: subprocess.Popen[str] | None = None
+        self.log: list[dict[str, Any]] = []
+        self.other_lines: list[str] = []
+        self._reader: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Start it and wait until it listens. RuntimeError with its output when it ends instead."""
+        self.spawn()
+        self.wait_for_event("listening", START_SECONDS)
+        return self
+
+    def spawn(self) -> None:
+        """Start it and wait for nothing."""
+        ports = ["--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "scheduler", "serve", "--log-format", "json", *ports, *self.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment | self.environment,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process is not None
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                try:
+                    self.log.append(json.loads(line))
+                except ValueError:
+                    self.other_lines.append(line.rstrip("\n"))
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def listening(self) -> dict[str, Any]:
+        """The event that tells where it listens."""
+        return self.wait_for_event("listening", START_SECONDS)
+
+    @property
+    def url(self) -> str:
+        return str(self.listening["http"])
+
+    @property
+    def grpc_address(self) -> str:
+        return str(self.listening["grpc"])
+
+    @property
+    def metrics_url(self) -> str:
+        return str(self.listening["metrics"])
+
+    def wait_for_event(self, message: str, seconds: float = 10.0) -> dict[str, Any]:
+        """The first event of this name, now or soon."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = next((event for event in list(self.log) if event["message"] == message), None)
+            if found is not None:
+                return found
+            ended = self.process is not None and self.process.poll() is not None
+            if ended and self._reader is not None:
+                self._reader.join(STOP_SECONDS)
+                if not any(event["message"] == message for event in self.log):
+                    raise RuntimeError(f"it ended without saying {message!r}:\n{self.output()}")
+            elif time.monotonic() > deadline:
+                raise TimeoutError(f"it did not say {message!r} within {seconds} s:\n{self.output()}")
+            time.sleep(0.01)
+
+    def output(self) -> str:
+        return "\n".join([*map(json.dumps, self.log), *self.other_lines])
+
+    def wait_until_ready(self, seconds: float = 15.0) -> None:
+        self.wait_for_status("/readyz", 200, seconds)
+
+    def wait_for_status(self, path: str, status: int, seconds: float = 15.0) -> dict[str, Any]:
+        """Ask until it answers so; the last answer is in the error otherwise."""
+        deadline = time.monotonic() + seconds
+        while True:
+            response = httpx.get(self.url + path, timeout=10.0)
+            if response.status_code == status:
+                body: dict[str, Any] = response.json()
+                return body
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{path} still answers {response.status_code}: {response.text}\n{self.output()}")
+            time.sleep(0.05)
+
+    def send(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.poll() is None:
+            os.kill(self.process.pid, number)
+
+    def wait(self, seconds: float = STOP_SECONDS) -> int:
+        """Its exit status, all of its output read."""
+        assert self.process is not None
+        status = self.process.wait(seconds)
+        if self._reader is not None:
+            self._reader.join(STOP_SECONDS)
+        return status
+
+    def stop(self) -> int:
+        """As a supervisor would: SIGTERM, then patience."""
+        self.send(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        self.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is None:
+            return
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGKILL if kind else signal.SIGTERM)
+        try:
+            self.wait()
+        finally:
+            self.send(signal.SIGKILL)
