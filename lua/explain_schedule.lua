@@ -30,9 +30,9 @@
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
 if settings.refresh_after then return { 'refresh' } end
-local cursors = read_cursors()
+local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now)
-local request = read_request(4, settings)
+local request = read_request(4)
 local noticed, swept = notice_backlog(now, settings)
 if not noticed or not swept then return { 'again', 'backlog' } end
 local context = { settings = settings, cursors = cursors, now = now }

@@ -39,8 +39,10 @@ end
 
 local status = outcome()
 if status == 'written' then
-  local values = { 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }
-  for index = 7, #ARGV do values[#values + 1] = ARGV[index] end
+  local values = { unpack(ARGV, 7) }
+  for _, value in ipairs({ 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
+    values[#values + 1] = value
+  end
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], unpack(values))
   for _, name in ipairs(redis.call('HKEYS', key('shapes'))) do redis.call('UNLINK', key('shape:' .. name)) end

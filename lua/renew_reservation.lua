@@ -29,6 +29,10 @@ if reservation.state ~= 'pending' then
   return { 'conflict', reservation.state, redis.call('HGETALL', reservation_key(id)) }
 end
 local deadline = integer(now + tonumber(ARGV[3]))
+if not reservation.ttl_ms then
+  -- The original TTL says how long it stays readable, whatever deadlines follow.
+  redis.call('HSET', reservation_key(id), 'ttl_ms', integer(reservation.expires_at_ms - reservation.created_at_ms))
+end
 redis.call('HSET', reservation_key(id), 'expires_at_ms', deadline)
 redis.call('ZADD', key('expiry'), deadline, id)
 close_clock(now)

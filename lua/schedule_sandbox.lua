@@ -34,10 +34,10 @@
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
 if settings.refresh_after then return { 'refresh' } end
-local cursors = read_cursors()
+local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now)
 local reservation_id = ARGV[2]
-local request = read_request(8, settings)
+local request = read_request(8)
 
 local function endpoint_of(node_id)
   return redis.call('HGET', node_key(node_id), 'endpoint') or ''
@@ -97,8 +97,7 @@ local cpu, memory = integer(request.cpu), integer(context.shape.memory)
 local deadline = integer(now + ttl_ms)
 local fields = {
   'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu, 'memory_bytes', memory,
-  'held_cpu', cpu, 'held_memory', memory, 'held_count', 1, 'created_at_ms', integer(now), 'expires_at_ms', deadline,
-  'ttl_ms', ttl_ms, 'sequence', sequence, 'fingerprint', ARGV[3], 'strategy', settings.strategy, 'caller', ARGV[7],
+  'created_at_ms', integer(now), 'expires_at_ms', deadline, 'sequence', sequence, 'fingerprint', ARGV[3], 'strategy', settings.strategy, 'caller', ARGV[7],
   'request_id', ARGV[6],
 }
 if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '1' end

@@ -39,6 +39,7 @@ end
 local function choose(request, context)
   local settings = context.settings
   find_candidates(context)
+  if settings.strategy == 'grouped_round_robin' then read_group_settings(settings) end
   context.admits = settings.admits and request.creation
   context.shape = shape_of(request.creation, request.cpu, request.memory_mb, context.variant)
   local ranked = settings.strategy == 'least_loaded'

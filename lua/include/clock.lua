@@ -20,12 +20,16 @@ local function close_clock(now)
   redis.call('HSET', key('cursors'), 'now', integer(now))
 end
 
--- Where every rotation stands, and the last time used.
-local function read_cursors()
-  local found = redis.call('HMGET', key('cursors'), 'now', 'journal_base', 'ties', 'ordinary_ties', 'round_robin',
-    'ordinary', 'groups', 'fallback')
+-- Where the rotations stand that a strategy turns, and the last time used.
+local function read_cursors(strategy)
+  local hash = key('cursors')
+  if strategy == 'least_loaded' then
+    local found = redis.call('HMGET', hash, 'now', 'journal_base', 'ties', 'ordinary_ties')
+    return { now = found[1], journal_base = found[2], ties = found[3], ordinary_ties = found[4] }
+  end
+  local found = redis.call('HMGET', hash, 'now', 'journal_base', 'ties', 'round_robin', 'ordinary', 'groups', 'fallback')
   return {
-    now = found[1], journal_base = found[2], ties = found[3], ordinary_ties = found[4], round_robin = found[5] or nil,
-    ordinary = found[6] or nil, groups = found[7] or nil, fallback = found[8] or nil,
+    now = found[1], journal_base = found[2], ties = found[3], round_robin = found[4] or nil, ordinary = found[5] or nil,
+    groups = found[6] or nil, fallback = found[7] or nil,
   }
 end

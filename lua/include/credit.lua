@@ -2,7 +2,7 @@
 -- Reconciliation by counters: what a report's growth acknowledges of the promises made before it.
 local WALK_MAX = 2048
 local OPEN_FIELDS = {
-  'state', 'lifecycle', 'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count', 'sandbox_id',
+  'state', 'lifecycle', 'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count',
 }
 
 -- The node's open reservations, oldest first, with what counters need to know of each.
@@ -13,10 +13,11 @@ local function open_reservations(node_id, before)
   for _, id in ipairs(ids) do
     local found = redis.call('HMGET', reservation_key(id), unpack(OPEN_FIELDS))
     if found[1] then
+      local cpu, memory = tonumber(found[3]), tonumber(found[4])
       open[#open + 1] = {
-        reservation_id = id, node_id = node_id, state = found[1], lifecycle = found[2],
-        cpu = tonumber(found[3]), memory = tonumber(found[4]), held_cpu = tonumber(found[5]),
-        held_memory = tonumber(found[6]), held_count = tonumber(found[7]), sandbox_id = found[8] or nil,
+        reservation_id = id, node_id = node_id, state = found[1], lifecycle = found[2], cpu = cpu, memory = memory,
+        held_cpu = tonumber(found[5] or cpu), held_memory = tonumber(found[6] or memory),
+        held_count = tonumber(found[7] or 1),
       }
     end
   end

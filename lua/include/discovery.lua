@@ -8,10 +8,13 @@
 local function restore_pending(node_id, row)
   local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)
   for _, id in ipairs(ids) do
-    local held = redis.call('HMGET', reservation_key(id), 'held_cpu', 'held_memory', 'held_count')
-    row.pending_cpu = row.pending_cpu + (tonumber(held[1] or '') or 0)
-    row.pending_memory = row.pending_memory + (tonumber(held[2] or '') or 0)
-    row.pending_count = row.pending_count + (tonumber(held[3] or '') or 0)
+    local reservation = read_reservation(id)
+    if reservation then
+      local cpu, memory, count = held_by(reservation)
+      row.pending_cpu = row.pending_cpu + cpu
+      row.pending_memory = row.pending_memory + memory
+      row.pending_count = row.pending_count + count
+    end
   end
 end
 

@@ -16,7 +16,7 @@ local function read_group(group_key)
 end
 
 local function write_group(group)
-  redis.call('HSET', key('groups'), group.key, string.format('%.0f,%.0f,%.0f,%.0f,%.0f,', group.sequence,
+  redis.call('HSET', key('groups'), group.key, string.format('%d,%d,%d,%d,%d,', group.sequence,
     group.count, group.cpu, group.memory_mb, group.opened_at_ms) .. group.node_id)
 end
 

@@ -1,5 +1,6 @@
 -- @include "include/rows"
 -- What a reservation keeps from others: capacity in the row of its node, as long as it is held.
+-- `held_*` fields are written only once a report accounts for a part; without them all of it is held.
 local function hold(reservation, cpu, memory, count)
   reservation.held_cpu, reservation.held_memory, reservation.held_count = cpu, memory, count
   local row = row_of(reservation.node_id)
@@ -9,12 +10,18 @@ local function hold(reservation, cpu, memory, count)
   row.pending_count = row.pending_count + count
 end
 
+local function held_by(reservation)
+  return tonumber(reservation.held_cpu or reservation.cpu_count),
+    tonumber(reservation.held_memory or reservation.memory_bytes), tonumber(reservation.held_count or 1)
+end
+
 local function release(reservation)
   local row = row_of(reservation.node_id)
   if row then
-    row.pending_cpu = row.pending_cpu - (tonumber(reservation.held_cpu) or 0)
-    row.pending_memory = row.pending_memory - (tonumber(reservation.held_memory) or 0)
-    row.pending_count = row.pending_count - (tonumber(reservation.held_count) or 0)
+    local cpu, memory, count = held_by(reservation)
+    row.pending_cpu = row.pending_cpu - cpu
+    row.pending_memory = row.pending_memory - memory
+    row.pending_count = row.pending_count - count
   end
   reservation.held_cpu, reservation.held_memory, reservation.held_count = 0, 0, 0
 end

@@ -1,7 +1,7 @@
 -- @include "include/keys"
 -- A placement request as the scripts that place and explain receive it, in ARGV[first] and on:
 --   kind, cpu_count, memory_mb, template_id, group_key, entropy, excluded count, excluded…, locality keys…
-local function read_request(first, settings)
+local function read_request(first)
   local excluded_count = tonumber(ARGV[first + 6])
   local request = {
     kind = ARGV[first], creation = ARGV[first] ~= 'ordinary',
@@ -16,8 +16,8 @@ local function read_request(first, settings)
     request.cpu = tonumber(known[1] or '') or request.cpu
     request.memory_mb = tonumber(known[2] or '') or request.memory_mb
   elseif request.kind == 'cold' then
-    if request.cpu == 0 then request.cpu = settings.cold_default_cpu_count end
-    if request.memory_mb == 0 then request.memory_mb = settings.cold_default_memory_mb end
+    if request.cpu == 0 then request.cpu = tonumber(redis.call('HGET', KEYS[1], 'cold_default_cpu_count')) end
+    if request.memory_mb == 0 then request.memory_mb = tonumber(redis.call('HGET', KEYS[1], 'cold_default_memory_mb')) end
   end
   return request
 end

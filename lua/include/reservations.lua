@@ -24,7 +24,8 @@ local function explain_growth(node_id, cpu, memory, count)
 end
 
 local function readable_for(reservation)
-  return math.max(RETENTION_MS, tonumber(reservation.ttl_ms) or 0)
+  local ttl_ms = tonumber(reservation.ttl_ms or '') or (reservation.expires_at_ms - reservation.created_at_ms)
+  return math.max(RETENTION_MS, ttl_ms)
 end
 
 -- Drops what has stopped being readable from the listing, a few at a time, so it never piles up.

@@ -27,14 +27,14 @@ local function parse_row(text)
 end
 
 local function format_row(row)
-  return string.format('%s,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f,%.0f', row.pool,
+  return string.format('%s,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', row.pool,
     row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load, row.starting,
     row.running, row.paused, row.pending_cpu, row.pending_memory, row.pending_count)
 end
 
 -- Fixed width, so that the order of bytes is the order of (starting, running, paused, id).
 local function row_member(row, node_id)
-  return string.format('%010.0f%010.0f%010.0f', row.starting + row.pending_count,
+  return string.format('%010d%010d%010d', row.starting + row.pending_count,
     row.running, row.paused) .. node_id
 end
 

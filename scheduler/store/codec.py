@@ -81,6 +81,10 @@ def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
     def instant(name: str) -> int | None:
         return int(found[name]) if found.get(name) else None
 
+    def held(name: str, whole: int) -> int:
+        # Written only once a report accounts for a part: without it all is held.
+        return number(found.get(name), whole if found["state"] in ("pending", "confirmed") else 0)
+
     return Reservation(
         reservation_id=reservation_id,
         node_id=found.get("node_id", ""),
@@ -93,9 +97,9 @@ def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
         sandbox_id=found.get("sandbox_id") or None,
         sandbox_told=found.get("sandbox_told") == "1",
         reason=found.get("reason") or None,
-        held_cpu_count=number(found.get("held_cpu")),
-        held_memory_bytes=number(found.get("held_memory")),
-        held_sandbox_count=number(found.get("held_count")),
+        held_cpu_count=held("held_cpu", number(found.get("cpu_count"))),
+        held_memory_bytes=held("held_memory", number(found.get("memory_bytes"))),
+        held_sandbox_count=held("held_count", 1),
         group_key=found.get("group_key") or None,
         request_id=found.get("request_id") or None,
         caller=found.get("caller") or None,
