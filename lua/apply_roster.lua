@@ -21,6 +21,7 @@
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
+read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local node_id, node = ARGV[2], node_key(ARGV[2])
 local known = as_table_of(node_key(node_id), 'generation', 'roster_edits')

@@ -42,6 +42,7 @@
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
+read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local node_id, instance, sequence, digest = ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',

@@ -91,7 +91,7 @@ if not request.creation then
   return decision
 end
 
-local sequence = redis.call('INCR', key('sequence'))
+local sequence = integer(redis.call('INCR', key('sequence')))
 local ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms
 local cpu, memory = integer(request.cpu), integer(context.shape.memory)
 local deadline = integer(now + ttl_ms)

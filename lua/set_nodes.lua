@@ -16,6 +16,7 @@
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
+read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local changed = 0
 local listed_end = 3 + 3 * tonumber(ARGV[3])

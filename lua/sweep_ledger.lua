@@ -19,6 +19,7 @@ local SELF_REGISTERED_MS = 24 * 3600 * 1000
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
+read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local done, more = 0, false
 

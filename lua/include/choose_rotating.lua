@@ -7,7 +7,7 @@ local function rotate(set, cursor, accepts)
   local position, wrapped, looked, batch = cursor and '(' .. cursor or '-', cursor == nil, 0, 1
   while looked <= 128 do
     local ceiling = wrapped and cursor and '[' .. cursor or '+'
-    local node_ids = redis.call('ZRANGEBYLEX', key(set), position, ceiling, 'LIMIT', 0, batch)
+    local node_ids = redis.call('ZRANGEBYLEX', key(set), position, ceiling, 'LIMIT', '0', batch == 1 and '1' or '64')
     for _, node_id in ipairs(node_ids) do
       if accepts(node_id) then return node_id end
     end

@@ -20,7 +20,7 @@ local function commit_group_outcome(outcome, request, node_id, sequence, context
   if outcome.action == 'open' then
     if outcome.closes then close_group(request.group_key, outcome.closes) end
     group = {
-      key = request.group_key, sequence = sequence, count = 0, cpu = 0, memory_mb = 0,
+      key = request.group_key, sequence = tonumber(sequence), count = 0, cpu = 0, memory_mb = 0,
       opened_at_ms = context.now, node_id = node_id,
     }
     redis.call('HINCRBY', stats, 'groups_opened', 1)

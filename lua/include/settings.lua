@@ -4,7 +4,7 @@
 -- The settings a placement needs, or nil when the ledger has none.
 local function read_settings()
   local found = redis.call('HMGET', KEYS[1], 'strategy', 'admission', 'report_ttl_ms', 'placement_reservation_ttl_ms',
-    'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after', 'binding_ttl_ms', 'binding_grace_ms')
+    'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after')
   if not found[1] then return nil end
   return {
     strategy = found[1],
@@ -15,9 +15,14 @@ local function read_settings()
     memory_unlimited = found[6] == 'unlimited',
     locality = found[7] == '1',
     refresh_after = found[8] or nil,
-    binding_ttl_ms = tonumber(found[9]),
-    binding_grace_ms = tonumber(found[10]),
   }
+end
+
+-- How long bindings live, and how young ones are spared, added to `settings`.
+local function read_binding_settings(settings)
+  local found = redis.call('HMGET', KEYS[1], 'binding_ttl_ms', 'binding_grace_ms')
+  settings.binding_ttl_ms = tonumber(found[1])
+  settings.binding_grace_ms = tonumber(found[2])
 end
 
 -- The budgets of grouped_round_robin, added to `settings`.
