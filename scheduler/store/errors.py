@@ -127,7 +127,7 @@ def judge(error: BaseException, where: str, script: Script | None = None) -> Ver
         return Verdict(StoreUnavailable(f"the ledger at {where}: {_PASSING[code]}"), retry=True, relocate=relocate)
     if code in _LASTING:
         error_class, text = _LASTING[code]
-        return Verdict(error_class(f"the ledger at {where}: {text}{_name_of_command(error, code)}"))
+        return Verdict(error_class(f"the ledger at {where}: {text}{_withheld(error, code, script)}"))
     if isinstance(error, redis_errors.ResponseError):
         return _judge_reply(error, where, script)
     if isinstance(error, redis_errors.DataError):
@@ -153,6 +153,8 @@ def _code_of(error: BaseException) -> str:
     text = str(error)
     if "non local key in a cluster node" in text:
         return "TRYAGAIN"
+    if "user executing the script can't" in text:
+        return "NOPERM"
     code_match = _CODE.match(text)
     if code_match and code_match[1] != "ERR":
         return code_match[1]
@@ -189,12 +191,16 @@ def _named(script: Script | None) -> str:
     return f"{script.name}: " if script else ""
 
 
-def _name_of_command(error: BaseException, code: str) -> str:
-    """For NOPERM the command or key that the ACL withholds: the operator's next question."""
-    command = re.search(r"run the '([^']+)' command|access one of the (keys|channels)", str(error))
-    if code != "NOPERM" or not command:
+def _withheld(error: BaseException, code: str, script: Script | None) -> str:
+    """For NOPERM what the ACL withholds, or the line of the script that asked for it: the operator's next question."""
+    if code != "NOPERM":
         return ""
-    return f" ({command[1] or command[2]})"
+    command = re.search(r"run the '([^']+)' command|access one of the (keys|channels)", str(error))
+    if command:
+        return f" ({command[1] or command[2]})"
+    line = _LUA_LINE.search(str(error)) or _SCRIPT_TRAILER.search(str(error))
+    origin = script.origin(int(line[1])) if script and line else None
+    return f" ({origin})" if origin else ""
 
 
 def _refused_login(error: BaseException, where: str) -> StoreUnusable:

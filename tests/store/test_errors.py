@@ -139,6 +139,13 @@ def test_a_withheld_command_is_named() -> None:
     assert judge(redis_errors.NoPermissionError(text), WHERE).error.detail.endswith("(zadd)")
 
 
+def test_a_command_withheld_from_a_script_is_told_by_its_line() -> None:
+    text = f"The user executing the script can't run this command or subcommand script: {SHA}, on @user_script:2."
+    error = judge(redis_errors.ResponseError(text), WHERE, SCRIPT).error
+    assert type(error) is StoreUnusable
+    assert error.detail.endswith("(lua/place_one.lua:12)")
+
+
 def test_an_untrusted_certificate_waits_for_a_person() -> None:
     error = redis_errors.ConnectionError("Error 1 connecting")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed certificate")
