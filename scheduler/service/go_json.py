@@ -93,7 +93,7 @@ def read_object(field: str, value: Value) -> Members:
     return value
 
 
-def read_list(field: str, value: Value) -> list[Value]:
+def read_list(field: str, value: Value) -> list[Any]:
     if not isinstance(value, list) or isinstance(value, Members):
         raise NotThatType(field, value, "a list")
     return value

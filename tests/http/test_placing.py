@@ -1,0 +1,162 @@
+"""Placing over HTTP: what a gateway sends and what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from scheduler.domain.placement import Strategy
+from tests.http.conftest import COLD_2_CPU, list_node
+from tests.support.clock import VirtualClock
+
+
+async def test_a_creation_is_placed_and_reserved(api: httpx.AsyncClient, node_a: str) -> None:
+    answer = await api.post("/v1/schedule", json={"hint": COLD_2_CPU, "lifecycle": "explicit", "reservation_ttl": "2m"})
+    assert answer.status_code == 200
+    decision = answer.json()
+    assert decision["node"] == {"node_id": node_a, "endpoint": "http://node-a:8000"}
+    assert (decision["strategy"], decision["replayed"], decision["degraded"]) == ("round_robin", False, False)
+    reservation = decision["reservation"]
+    assert reservation["state"] == "pending"
+    assert (reservation["cpu_count"], reservation["memory_bytes"]) == (2, 4 * 2**30)
+    assert reservation["expires_at_ms"] - reservation["created_at_ms"] == 120_000
+
+
+@pytest.mark.parametrize("body", [None, b"", b"{}", b'{"hint": null}'])
+async def test_a_request_without_hint_names_a_node_and_reserves_nothing(
+    api: httpx.AsyncClient, node_a: str, body: bytes | None
+) -> None:
+    answer = await api.post("/v1/schedule", content=body, headers={"Idempotency-Key": "ignored here"})
+    assert answer.status_code == 200
+    assert answer.json()["node"]["node_id"] == node_a
+    assert answer.json()["reservation"] is None
+    assert (await api.get("/v1/reservations")).json()["reservations"] == []
+
+
+async def test_the_same_key_gives_the_same_reservation_and_another_request_is_a_conflict(
+    api: httpx.AsyncClient, node_a: str
+) -> None:
+    key = {"Idempotency-Key": "create-1"}
+    first = (await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers=key)).json()
+    again = (await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers=key)).json()
+    assert again["replayed"] is True
+    assert again["reservation"] == first["reservation"]
+    other = await api.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 1}}, headers=key)
+    assert other.status_code == 409
+    assert other.json()["code"] == "conflict"
+    assert other.json()["reservation"] == first["reservation"]
+
+
+async def test_one_key_asked_fifty_times_at_once_reserves_once(api: httpx.AsyncClient, node_a: str) -> None:
+    async def ask() -> str:
+        answer = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers={"Idempotency-Key": "one"})
+        reservation_id: str = answer.json()["reservation"]["reservation_id"]
+        return reservation_id
+
+    assert len(set(await asyncio.gather(*(ask() for _ in range(50))))) == 1
+    node = (await api.get(f"/v1/nodes/{node_a}")).json()
+    assert node["pending"] == {"cpu_count": 2, "memory_bytes": 4 * 2**30, "sandbox_count": 1}
+
+
+async def test_excluded_nodes_are_not_chosen(api: httpx.AsyncClient, node_a: str) -> None:
+    await list_node(api, "node-b")
+    for _ in range(3):
+        answer = await api.post("/v1/schedule", json={"hint": COLD_2_CPU, "exclude_nodes": [node_a]})
+        assert answer.json()["node"]["node_id"] == "node-b"
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_a_refusal_counts_every_node_under_its_first_reason(api: httpx.AsyncClient, node_a: str) -> None:
+    await list_node(api, "node-b", cpu_count=64, memory_gib=1)
+    await api.put("/v1/nodes/node-c", json={"endpoint": "http://node-c:8000", "state": "lingering"})
+    hint = {"kind": "cold_sandbox", "cpu_count": 8, "memory_mb": 4096}
+    answer = await api.post("/v1/schedule", json={"hint": hint})
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"].isdecimal()
+    problem = answer.json()
+    assert problem["code"] == "no_nodes"
+    assert problem["candidates"] == 3
+    assert problem["reasons"] == {"insufficient_cpu": 1, "insufficient_memory": 1, "lingering": 1}
+
+
+async def test_without_any_node_the_refusal_has_no_reasons(api: httpx.AsyncClient) -> None:
+    problem = (await api.post("/v1/schedule", json={"hint": COLD_2_CPU})).json()
+    assert (problem["code"], problem["candidates"], problem["reasons"]) == ("no_nodes", 0, {})
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_explain_ranks_every_node_and_reserves_nothing(api: httpx.AsyncClient, node_a: str) -> None:
+    await list_node(api, "node-b", cpu_count=64, memory_gib=64)
+    await list_node(api, "node-c", cpu_count=1, memory_gib=64)
+    explained = (await api.post("/v1/explain", json={"hint": COLD_2_CPU})).json()
+    assert explained["node"]["node_id"] == "node-b"
+    by_id = {node["node_id"]: node for node in explained["nodes"]}
+    assert [by_id[node_id]["rank"] for node_id in ("node-b", "node-a")] == [0, 1]
+    assert by_id["node-c"]["rank"] is None
+    assert by_id["node-c"]["reason"] == "insufficient_cpu"
+    assert by_id["node-a"]["pressure"]["cpu"] == pytest.approx(0.5)
+    assert (await api.get("/v1/reservations")).json()["reservations"] == []
+
+
+async def test_a_sandbox_request_is_read_for_its_hint(api: httpx.AsyncClient, node_a: str) -> None:
+    request = {"method": "POST", "path": "/sandboxes-cold/", "body": {"image": "i", "cpuCount": 3, "memoryMB": 512}}
+    reservation = (await api.post("/v1/schedule", json={"request": request})).json()["reservation"]
+    assert (reservation["cpu_count"], reservation["memory_bytes"]) == (3, 512 * 2**20)
+    routing = {"method": "GET", "path": "/sandboxes"}
+    assert (await api.post("/v1/schedule", json={"request": routing})).json()["reservation"] is None
+
+
+async def test_hint_and_request_exclude_each_other(api: httpx.AsyncClient, node_a: str) -> None:
+    both = {"hint": COLD_2_CPU, "request": {"method": "POST", "path": "/sandboxes"}}
+    answer = await api.post("/v1/schedule", json=both)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "request"
+
+
+async def test_a_late_answer_to_an_expired_key_is_a_conflict(
+    api: httpx.AsyncClient, node_a: str, clock: VirtualClock
+) -> None:
+    key = {"Idempotency-Key": "slow"}
+    await api.post("/v1/schedule", json={"hint": COLD_2_CPU, "reservation_ttl": "1s"}, headers=key)
+    clock.advance(1_000)
+    answer = await api.post("/v1/schedule", json={"hint": COLD_2_CPU, "reservation_ttl": "1s"}, headers=key)
+    assert answer.status_code == 409
+    assert answer.json()["reservation"]["state"] in {"pending", "expired"}
+
+
+@pytest.mark.parametrize(
+    ("request_body", "hint"),
+    [
+        (
+            {"method": "POST", "path": "/sandboxes-cold", "body_text": '{"image": "i", "cpuCount": 2}'},
+            {"kind": "cold_sandbox", "cpu_count": 2, "memory_mb": 0, "images": ["i"], "metadata": {}},
+        ),
+        (
+            {"method": "POST", "path": "/sandboxes", "body": {"templateID": "base", "metadata": {"k": "v"}}},
+            {"kind": "sandbox", "template_id": "base", "metadata": {"k": "v"}},
+        ),
+        ({"method": "POST", "path": "/snapshots", "body": None}, None),
+        ({"method": "GET", "path": "/sandboxes-cold"}, None),
+    ],
+)
+async def test_hints_shows_what_would_be_read(
+    fake_api: httpx.AsyncClient, request_body: dict[str, object], hint: dict[str, object] | None
+) -> None:
+    answer = await fake_api.post("/v1/hints", json=request_body)
+    assert answer.json() == {"hint": hint, "warnings": []}
+
+
+async def test_one_bad_member_loses_itself_unless_the_reading_is_strict(fake_api: httpx.AsyncClient) -> None:
+    request = {"method": "POST", "path": "/sandboxes-cold", "body": {"image": "i", "cpuCount": -1}}
+    lenient = (await fake_api.post("/v1/hints", json=request)).json()
+    assert lenient["hint"]["images"] == ["i"]
+    assert "cpuCount" in lenient["warnings"][0]
+    strict = (await fake_api.post("/v1/hints", json={**request, "strict": True})).json()
+    assert strict["hint"]["images"] == []
+
+
+async def test_body_and_body_text_exclude_each_other(fake_api: httpx.AsyncClient) -> None:
+    both = {"method": "POST", "path": "/sandboxes", "body": {}, "body_text": "{}"}
+    assert (await fake_api.post("/v1/hints", json=both)).status_code == 422
