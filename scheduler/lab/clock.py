@@ -1,13 +1,15 @@
 """Time that moves only when the lab says so, and the agenda that moves it.
 
-Nothing in the lab sleeps to let simulated time pass. An action is put on the agenda for an
-instant; running the agenda jumps from one instant to the next, so 150 days cost as much as
-what happens in them.
+No simulation sleeps to let time pass; only the live demo does, which is meant to be watched. An
+action is put on the agenda for an instant; running the agenda jumps from one instant to the next, so
+150 days cost as much as what happens in them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 
@@ -64,3 +66,26 @@ class Agenda:
             self.clock.advance_to(due_ms)
             await action()
         self.clock.advance_to(instant_ms)
+
+
+class PacedAgenda(Agenda):
+    """The same agenda in real time: it sleeps until the next instant instead of jumping to it."""
+
+    def __init__(self) -> None:
+        super().__init__(VirtualClock(wall_ms()))
+
+    async def run_until(self, instant_ms: int) -> None:
+        while self._entries and self._entries[0][0] <= instant_ms:
+            due_ms = self._entries[0][0]
+            await self._sleep_until(due_ms)
+            await super().run_until(due_ms)
+        await self._sleep_until(instant_ms)
+        self.clock.advance_to(instant_ms)
+
+    async def _sleep_until(self, instant_ms: int) -> None:
+        if (delay_ms := instant_ms - wall_ms()) > 0:
+            await asyncio.sleep(delay_ms / 1000)
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000

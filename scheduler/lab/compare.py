@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from scheduler.domain.placement import Strategy
-from scheduler.domain.settings import LedgerSettings
+from scheduler.domain.settings import GroupPlacement, LedgerSettings
 from scheduler.lab.clock import Agenda, VirtualClock
 from scheduler.lab.lifecycle import Ending, LifecycleResult, LifecycleRun, Workload
-from scheduler.lab.replay import Replay, ReplayOptions, ReplayResult
+from scheduler.lab.replay import Contender, Replay, ReplayOptions, ReplayResult
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
 from scheduler.lab.surface import InProcess
 from scheduler.lab.trace import Trace
@@ -22,7 +23,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all runs of one comparison share. `settings.strategy` is each run's own."""
+    """What all runs of one comparison share; strategy and group placement are each run's own."""
 
     redis_addr: str
     settings: LedgerSettings = field(default_factory=LedgerSettings)
@@ -30,18 +31,27 @@ class Setup:
     seed: int = 1
 
 
-async def compare_strategies(
-    trace: Trace, strategies: Sequence[Strategy], setup: Setup, progress: Progress = lambda name, done: None
-) -> list[ReplayResult]:
-    results = []
+def contenders(strategies: Sequence[Strategy], group_placements: Sequence[GroupPlacement]) -> list[Contender]:
+    """Every strategy once; the grouped one once for each way to open a group."""
+    listed: list[Contender] = []
     for strategy in strategies:
-        settings = replace(setup.settings, strategy=strategy, report_ttl_ms=REPORT_TTL_MS)
+        grouped = strategy is Strategy.GROUPED_ROUND_ROBIN
+        listed += [Contender(strategy, way) for way in group_placements] if grouped else [Contender(strategy)]
+    return listed
+
+
+async def compare_strategies(
+    trace: Trace, rivals: Sequence[Contender], setup: Setup, progress: Progress = lambda name, done: None
+) -> list[ReplayResult]:
+    """In the order given."""
+    results = []
+    for contender in rivals:
         agenda = Agenda(VirtualClock())
         # A replica draws the randomness of a placement; from one seed it is the same every time.
         random.seed(setup.seed)
-        async with scratch_ledger(setup.redis_addr, settings, agenda.clock) as ledger:
+        async with scratch_ledger(setup.redis_addr, _settings_of(contender, setup), agenda.clock) as ledger:
             replay = Replay(trace, InProcess(build_services(ledger)), agenda, setup.options)
-            results.append(await replay.run(strategy, lambda done, name=strategy.value: progress(name, done)))  # type: ignore[misc]
+            results.append(await replay.run(contender, partial(progress, contender.label)))
     return results
 
 
@@ -55,5 +65,10 @@ async def compare_endings(
         settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
         async with scratch_ledger(redis_addr, settings, agenda.clock) as ledger:
             run = LifecycleRun(ending, workload, InProcess(build_services(ledger)), agenda)
-            results.append(await run.run(lambda done, name=ending.value: progress(name, done)))  # type: ignore[misc]
+            results.append(await run.run(partial(progress, ending.value)))
     return results
+
+
+def _settings_of(contender: Contender, setup: Setup) -> LedgerSettings:
+    groups = replace(setup.settings.groups, group_placement=contender.group_placement or GroupPlacement.ROUND_ROBIN)
+    return replace(setup.settings, strategy=contender.strategy, groups=groups, report_ttl_ms=REPORT_TTL_MS)

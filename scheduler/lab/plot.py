@@ -33,7 +33,7 @@ def draw(results: Sequence[ReplayResult], file: Path) -> None:
     for result in results:
         start_ms = result.curve[0].at_ms
         hours = [(moment.at_ms - start_ms) / MS_PER_HOUR for moment in result.curve]
-        label = f"{result.strategy.value} (peak {result.peak_pressure:.2f})"
+        label = f"{result.contender.label} (peak {result.peak_pressure:.2f})"
         pressure.step(hours, [moment.highest for moment in result.curve], where="post", label=label)
         imbalance.step(hours, [moment.imbalance for moment in result.curve], where="post")
     pressure.axhline(1.0, color="grey", linestyle=":", linewidth=1)

@@ -15,6 +15,7 @@ from typing import Any
 
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.settings import GroupPlacement
 from scheduler.errors import NoNodes, Overloaded, SchedulerError
 from scheduler.lab.clock import Agenda
 from scheduler.lab.fleet import Fleet, FleetOptions, SandboxOrder
@@ -36,10 +37,25 @@ class ReplayOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Contender:
+    """A strategy to judge. `group_placement` is None where there are no groups to open."""
+
+    strategy: Strategy
+    group_placement: GroupPlacement | None = None
+
+    @property
+    def label(self) -> str:
+        """The strategy's name, and with it where groups open if that is not the default."""
+        if self.group_placement in (None, GroupPlacement.ROUND_ROBIN):
+            return self.strategy.value
+        return f"{self.strategy.value}, groups {self.group_placement.value}"
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayResult:
     """`hit_rate` is None when no request had a key; `curve` is the run as a picture would draw it."""
 
-    strategy: Strategy
+    contender: Contender
     placed: int
     refused: Mapping[str, int]
     peak_pressure: float
@@ -52,7 +68,8 @@ class ReplayResult:
     def as_dict(self) -> dict[str, Any]:
         start_ms = self.curve[0].at_ms if self.curve else 0
         return {
-            "strategy": self.strategy.value,
+            "strategy": self.contender.strategy.value,
+            "group_placement": self.contender.group_placement,
             "placed": self.placed,
             "refused": dict(sorted(self.refused.items())),
             "peak_pressure": self.peak_pressure,
@@ -87,8 +104,8 @@ class Replay:
         self._degraded = 0
         self._upkeep_due_ms = agenda.now_ms
 
-    async def run(self, strategy: Strategy, progress: Progress = lambda done: None) -> ReplayResult:
-        """`strategy` only labels the result: what decides is the ledger's settings."""
+    async def run(self, contender: Contender, progress: Progress = lambda done: None) -> ReplayResult:
+        """`contender` only labels the result: what decides is the ledger's settings."""
         await self._fleet.join()
         start_ms = self._agenda.now_ms
         for done, request in enumerate(self._trace.requests, start=1):
@@ -98,7 +115,7 @@ class Replay:
             progress(done)
         self._pressure.close(self._agenda.now_ms)
         return ReplayResult(
-            strategy=strategy,
+            contender=contender,
             placed=self._placed,
             refused=dict(self._refused),
             peak_pressure=self._pressure.peak_pressure,

@@ -34,6 +34,16 @@ def best_server(redis_addr: str | None) -> Iterator[str]:
             yield address
 
 
+@contextmanager
+def real_server(redis_addr: str | None) -> Iterator[str]:
+    """The address named, else a private server; never the embedded ledger unless that is named."""
+    if redis_addr is not None:
+        yield redis_addr
+        return
+    with private_server() as address:
+        yield address
+
+
 @asynccontextmanager
 async def scratch_ledger(
     redis_addr: str, settings: LedgerSettings, clock: Clock = server_clock

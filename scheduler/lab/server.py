@@ -49,7 +49,7 @@ def private_server() -> Iterator[str]:
         )
     with tempfile.TemporaryDirectory(prefix="scheduler-lab-") as directory:
         for _ in range(ATTEMPTS):
-            port = _free_port()
+            port = free_port()
             process = subprocess.Popen(  # noqa: S603 - a program found on this machine, arguments of our own
                 [binary, "--bind", "127.0.0.1", "--port", str(port), "--dir", directory,
                  "--save", "", "--appendonly", "no", "--loglevel", "warning"],
@@ -66,7 +66,8 @@ def private_server() -> Iterator[str]:
     raise ConfigurationError(f"{binary} did not start")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port nobody listens on now; whoever wants it should bind it at once."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

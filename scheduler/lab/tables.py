@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
+from scheduler.lab.bench import FleetCost, PlacementCost
 from scheduler.lab.lifecycle import LifecycleResult
 from scheduler.lab.replay import ReplayResult
 
@@ -14,7 +15,7 @@ def replay_table(results: Sequence[ReplayResult], title: str) -> Table:
     table = _table(title, "strategy", "placed", "refused", "peak pressure", "p99 pressure", "imbalance", "warm hits")
     for result in results:
         table.add_row(
-            result.strategy.value,
+            result.contender.label,
             f"{result.placed:,}",
             refusals(result.refused),
             f"{result.peak_pressure:.4f}",
@@ -49,6 +50,58 @@ def lifecycle_table(results: Sequence[LifecycleResult], title: str) -> Table:
             f"{result.refused:,}",
             f"{result.refused_with_room:,}",
             f"{result.refused_by_holding:,}",
+        )
+    return table
+
+
+def placement_cost_table(costs: Sequence[PlacementCost]) -> Table:
+    table = _table(
+        "One placement inside Redis, reservation written (µs, median of rounds)",
+        "nodes",
+        "shapes",
+        "pipelined",
+        "no-op",
+        "ratio",
+        "one by one",
+        "round trip",
+        "bytes per node",
+    )
+    for cost in costs:
+        table.add_row(
+            f"{cost.nodes:,}",
+            str(cost.shapes),
+            f"{cost.script_us:.1f}",
+            f"{cost.noop_us:.2f}",
+            f"{cost.ratio:.1f}",
+            f"{cost.cold_us:.1f}",
+            f"{cost.round_trip_us:.0f}",
+            f"{cost.bytes_per_node:,.0f}",
+        )
+    return table
+
+
+def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
+    """Every size has been measured with the same numbers of shapes."""
+    churned = list(costs[0].churn_us) if costs else []
+    table = _table(
+        "What else the fleet costs inside Redis (µs)",
+        "nodes",
+        "loaded in",
+        "a shape's first use",
+        *(f"{shapes} shapes, 1/5 changed" for shapes in churned),
+        "refusal, all full",
+        "report changed",
+        "report unchanged",
+    )
+    for cost in costs:
+        table.add_row(
+            f"{cost.nodes:,}",
+            f"{cost.load_seconds:.1f} s",
+            f"{cost.first_use_us:,.0f}",
+            *(f"{cost.churn_us[shapes]:,.1f}" for shapes in churned),
+            f"{cost.refusal_us:.1f}",
+            f"{cost.heartbeat_changed_us:.1f}",
+            f"{cost.heartbeat_unchanged_us:.1f}",
         )
     return table
 

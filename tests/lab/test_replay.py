@@ -8,7 +8,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import NoNodes, Overloaded
 from scheduler.lab.clock import Agenda, VirtualClock
-from scheduler.lab.replay import Replay, ReplayOptions, ReplayResult, reason_of
+from scheduler.lab.replay import Contender, Replay, ReplayOptions, ReplayResult, reason_of
 from scheduler.lab.trace import NodeSpec, Trace, TraceRequest
 from tests.lab.plain_scheduler import PlainScheduler
 
@@ -21,7 +21,7 @@ async def replayed(
     scheduler = PlainScheduler()
     trace = Trace(NODES, tuple(requests))
     replay = Replay(trace, scheduler, Agenda(VirtualClock()), options or ReplayOptions())
-    return await replay.run(Strategy.LEAST_LOADED), scheduler
+    return await replay.run(Contender(Strategy.LEAST_LOADED)), scheduler
 
 
 async def test_placements_refusals_and_pressure_are_counted_from_the_fleets_side() -> None:
