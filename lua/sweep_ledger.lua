@@ -27,24 +27,6 @@ local function due(set)
   return redis.call('ZRANGEBYSCORE', key(set), '-inf', integer(now), 'LIMIT', 0, 1)[1]
 end
 
--- Promises on a node that left discovery and did not come back in time.
-local function release_removed(node_id)
-  local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, SLICE - 1)
-  for _, id in ipairs(ids) do
-    local reservation = read_reservation(id)
-    if reservation then
-      finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
-    else
-      redis.call('ZREM', node_key(node_id, 'reservations'), id)
-    end
-  end
-  if #ids < SLICE then
-    redis.call('ZREM', key('removed'), node_id)
-    redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'))
-  end
-  return #ids + 1
-end
-
 -- Bindings of a node that has been gone or silent for longer than they may live.
 local function forget_bindings(node_id)
   local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), BINDING_SLICE)
@@ -60,7 +42,7 @@ end
 more = not retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms) or more
 more = not expire_due(now, SLICE) or more
 local removed = due('removed')
-if removed then done, more = done + release_removed(removed), true end
+if removed then done, more = done + release_removed(removed, now) + 1, true end
 save_rows()
 local forgotten = due('forgotten')
 if forgotten then done, more = done + forget_bindings(forgotten), true end

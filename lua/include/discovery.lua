@@ -3,6 +3,36 @@
 -- @include "include/artifacts"
 -- @include "include/cpu_configs"
 -- What discovery does to a node: listed, moved, drained, taken out.
+local REMOVED_SLICE = 256
+
+-- Promises on a node that left discovery and did not come back in time, one slice of them.
+-- Returns how many; fewer than a slice means that none is left.
+local function release_removed(node_id, now)
+  local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, REMOVED_SLICE - 1)
+  for _, id in ipairs(ids) do
+    local reservation = read_reservation(id)
+    if reservation then
+      finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
+    else
+      redis.call('ZREM', node_key(node_id, 'reservations'), id)
+    end
+  end
+  if #ids < REMOVED_SLICE then
+    redis.call('ZREM', key('removed'), node_id)
+    redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'))
+  end
+  return #ids
+end
+
+-- A node that comes back too late comes back without what was promised on it, however far the
+-- upkeep got. To be settled before it has a row again: none of this is pending there any more.
+local function settle_absence(node_id, now)
+  local given_up_at = redis.call('ZSCORE', key('removed'), node_id)
+  if given_up_at and tonumber(given_up_at) <= now then
+    while release_removed(node_id, now) == REMOVED_SLICE do end
+  end
+  redis.call('ZREM', key('removed'), node_id)
+end
 
 -- What the open reservations of a returning node still hold.
 local function restore_pending(node_id, row)
@@ -25,9 +55,9 @@ local function list_node(node_id, endpoint, discovery, now, about)
   local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting')
   local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
   if returning then
+    settle_absence(node_id, now)
     redis.call('DEL', node)
     redis.call('ZADD', key('nodes'), 0, node_id)
-    redis.call('ZREM', key('removed'), node_id)
     known = { waiting = about and about.waiting }
   end
   redis.call('HSET', node, 'endpoint', endpoint, 'discovery', discovery)

@@ -35,6 +35,7 @@ from scheduler.errors import (
     NotFound,
     SchedulerError,
 )
+
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
 
@@ -215,9 +216,7 @@ class FakePlacements(FakePart):
             rank += reason is None
         first = next((node for node in explained if node.rank == 0), None)
         address = None if first is None else self.ledger.nodes.by_id[first.node_id].address
-        return Explanation(
-            Strategy.ROUND_ROBIN, address, False, tuple(explained), self._reasons(request, excluded)
-        )
+        return Explanation(Strategy.ROUND_ROBIN, address, False, tuple(explained), self._reasons(request, excluded))
 
     def _reason(self, node: Node, request: ScheduleRequest, excluded: set[str]) -> str | None:
         if node.discovery is DiscoveryState.LINGERING:

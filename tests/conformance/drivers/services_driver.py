@@ -193,7 +193,7 @@ class ServicesDriver:
             return [node_id for node_id, _ in await self.services.artifacts.lookup(key, exclude)]
 
     async def gateway_hint(self, method: str, path: str, body: bytes) -> dict[str, Any] | None:
-        reading = self.services.hints.read(method, path, body, strict=True)
+        reading = self.services.hints.read(method, path, body.decode(), strict=True)
         return from_hint(reading.hint)
 
     async def intersect_cpu_configs(self, texts: Sequence[str]) -> str:
