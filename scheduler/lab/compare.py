@@ -47,9 +47,8 @@ async def compare_strategies(
     results = []
     for contender in rivals:
         agenda = Agenda(VirtualClock())
-        # A replica draws the randomness of a placement; from one seed it is the same every time.
-        random.seed(setup.seed)
         async with scratch_ledger(setup.redis_addr, _settings_of(contender, setup), agenda.clock) as ledger:
+            ledger.runner.entropy = seeded_entropy(setup.seed)
             replay = Replay(trace, InProcess(build_services(ledger)), agenda, setup.options)
             results.append(await replay.run(contender, partial(progress, contender.label)))
     return results
@@ -61,12 +60,17 @@ async def compare_endings(
     results = []
     for ending in endings:
         agenda = Agenda(VirtualClock())
-        random.seed(workload.seed)
         settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
         async with scratch_ledger(redis_addr, settings, agenda.clock) as ledger:
+            ledger.runner.entropy = seeded_entropy(workload.seed)
             run = LifecycleRun(ending, workload, InProcess(build_services(ledger)), agenda)
             results.append(await run.run(partial(progress, ending.value)))
     return results
+
+
+def seeded_entropy(seed: int) -> Callable[[], int]:
+    """Where a replica would draw at random: from one seed it is the same run every time."""
+    return partial(random.Random(seed).getrandbits, 32)
 
 
 def _settings_of(contender: Contender, setup: Setup) -> LedgerSettings:

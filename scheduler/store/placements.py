@@ -34,7 +34,7 @@ class PlacementStore:
             "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
             request.request_id,
             request.caller,
-            *codec.request_arguments(request, secrets.randbits(32)),
+            *codec.request_arguments(request, self._runner.entropy()),
         )
         status, reply = await self._run("schedule_sandbox", arguments, durable=request.hint is not None)
         if status == "refused":
@@ -57,7 +57,7 @@ class PlacementStore:
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
         """Where every node stands for this request; reserves nothing, moves no cursor."""
-        tail = codec.request_arguments(request, secrets.randbits(32))
+        tail = codec.request_arguments(request, self._runner.entropy())
         first: list[Any] | None = None
         nodes: list[NodeExplanation] = []
         after = ""

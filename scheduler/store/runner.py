@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,11 @@ def server_clock() -> int | None:
     return None
 
 
+def fresh_entropy() -> int:
+    """What a script may use where a decision is to be random; a simulation hands in its own."""
+    return secrets.randbits(32)
+
+
 class Runner:
     """Runs scripts of one domain. Every reply's first element is a status word."""
 
@@ -24,6 +30,7 @@ class Runner:
         self.client = client
         self.keys = keys
         self.clock = clock
+        self.entropy: Callable[[], int] = fresh_entropy
 
     async def run(self, script: str, *args: Argument, durable: bool = False, lagging: bool = False) -> tuple[str, list[Any]]:
         """The status and the rest of the reply. `durable`: what is written must outlive the server;
