@@ -25,6 +25,7 @@ from scheduler.replica.membership import Membership
 from scheduler.replica.upkeep import Chore, keep_doing, refreshing, sweeping
 
 if TYPE_CHECKING:
+    from scheduler.discovery.kubernetes import KubernetesDiscovery
     from scheduler.service import Services
     from scheduler.store.ledger import Ledger
     from scheduler.store.options import StoreOptions
@@ -47,6 +48,7 @@ class Replica:
         self._ledger: Ledger | None = None
         self._services: Services | None = None
         self._membership: Membership | None = None
+        self._discovery: KubernetesDiscovery | None = None
 
     async def start(self) -> None:
         """Returns when every door is open, whether or not the ledger can be reached yet."""
@@ -59,6 +61,7 @@ class Replica:
         )
         try:
             services = self._services = build_services(ledger, lenient_hints=settings.hints.lenient)
+            self._discovery = self._kubernetes_discovery(ledger, services)
             self.listeners = open_doors(services, settings)
             if not settings.replica.query_only:
                 membership = Membership(ledger, services, settings.ledger, settings.discovery, self.replica_id)
@@ -143,6 +146,19 @@ class Replica:
             Chore("refreshing rows", 250, refreshing(ledger)),
         )
         self._chores = [asyncio.create_task(keep_doing(chore), name=chore.name) for chore in chores]
+        if self._discovery is not None:
+            self._chores.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))
+
+    def _kubernetes_discovery(self, ledger: Ledger, services: Services) -> KubernetesDiscovery | None:
+        """None in the other modes. ConfigurationError for a selector that is none."""
+        from scheduler.discovery.kubernetes import KubernetesDiscovery
+
+        discovery = self.settings.discovery
+        if discovery.kubernetes is None or self.settings.replica.query_only:
+            return None
+        return KubernetesDiscovery(
+            discovery.kubernetes, services.nodes, ledger.leases, self.replica_id, configured=discovery.nodes
+        )
 
     async def _wait_unless_hurried(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -112,6 +112,8 @@ class Keys:
     cpu_config_result = _KeyById("cpu_config_result:{}")
     node_cpu_config = _NodeKey("node:{}:cpu_config")
 
+    lease = _KeyById("lease:{}")
+
     def __init__(self, domain: str = DEFAULT_DOMAIN) -> None:
         if not DOMAIN_PATTERN.fullmatch(domain):
             raise ConfigurationError(
@@ -137,6 +139,11 @@ class Keys:
     def pattern(self) -> str:
         """What SCAN takes to find every key of this domain; a domain holds no glob character."""
         return f"{self.tag}:*"
+
+    @classmethod
+    def beside(cls, settings_key: str) -> Keys:
+        """The keys of the domain whose settings key this is."""
+        return cls(settings_key[settings_key.index("{") + 1 : settings_key.index("}")])
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from scheduler.store.client import StoreClient, StoreOptions, connect
 from scheduler.store.cpu_configs import CpuConfigStore
 from scheduler.store.groups import GroupStore
 from scheduler.store.keys import DEFAULT_DOMAIN, Keys
+from scheduler.store.leases import LeaseStore
 from scheduler.store.nodes import NodeStore
 from scheduler.store.placements import PlacementStore
 from scheduler.store.reservations import ReservationStore
@@ -35,6 +36,7 @@ class Ledger:
         self.groups = GroupStore(runner)
         self.artifacts = ArtifactStore(runner)
         self.cpu_configs = CpuConfigStore(runner)
+        self.leases = LeaseStore(runner)
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when the server does not answer."""

@@ -1,0 +1,217 @@
+"""Nodes from the EndpointSlices of one Kubernetes Service.
+
+Every replica watches, so that each is ready to take over; the one that holds the lease in the
+ledger writes the list, whole, whenever it changed and now and then regardless. A list that turns
+empty is believed only after a while: a gap between slices must not wipe out every observation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from scheduler.discovery.endpoints import DiscoveredNodes, discover
+from scheduler.discovery.reflector import Reflector, ReflectorTimes
+from scheduler.discovery.selectors import checked_selector
+from scheduler.domain.node import NodeAddress
+from scheduler.errors import ConfigurationError, SchedulerError
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+    from scheduler.config import KubernetesSettings
+    from scheduler.service.nodes import NodeService
+    from scheduler.store.leases import LeaseStore
+
+log = structlog.get_logger("scheduler.discovery")
+
+LEASE = "kubernetes_discovery"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryTimes:
+    """`empty_seconds`: how long an empty list must stay empty to be believed. `rewrite_seconds`: how often an
+    unchanged list is written again, for a ledger that somebody else changed."""
+
+    settle_seconds: float = 0.1
+    empty_seconds: float = 30.0
+    rewrite_seconds: float = 30.0
+    lease_ttl_ms: int = 10_000
+    renew_seconds: float = 3.0
+    reflector: ReflectorTimes = field(default_factory=ReflectorTimes)
+
+
+class KubernetesDiscovery:
+    """`run` does it all until cancelled. `connect` gives the API client; tests point it at a server of theirs."""
+
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        nodes: NodeService,
+        leases: LeaseStore,
+        replica_id: str,
+        *,
+        configured: Sequence[NodeAddress] = (),
+        times: DiscoveryTimes | None = None,
+        connect: Callable[[], ApiClient] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._ignore = checked_selector("discovery.kubernetes.ignore_pod_selector", settings.ignore_pod_selector)
+        self._no_schedule = checked_selector(
+            "discovery.kubernetes.no_schedule_pod_selector", settings.no_schedule_pod_selector
+        )
+        self._nodes = nodes
+        self._leases = leases
+        self._replica_id = replica_id
+        self._configured = tuple(configured)
+        self._times = times or DiscoveryTimes()
+        self._connect = connect or in_cluster_client
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._reflectors: list[Reflector] = []
+        self._written: DiscoveredNodes | None = None
+        self._written_at = 0.0
+        self._empty_since: float | None = None
+        self.holds_lease = False
+
+    async def run(self) -> None:
+        """Until cancelled. Outside of a cluster there is nothing to watch: said once, and the replica lives on."""
+        try:
+            client = self._connect()
+        except ConfigurationError as error:
+            log.error("no discovery", detail=error.detail)
+            await asyncio.Event().wait()
+            return
+        async with client, self._watching(client):
+            try:
+                while True:
+                    await self._wait_for_change()
+                    await self.step()
+            finally:
+                await self._let_go()
+
+    async def step(self) -> None:
+        """Hold the lease if nobody else does, and write what is to be written."""
+        try:
+            held = await self._leases.hold(LEASE, self._replica_id, self._times.lease_ttl_ms)
+            if held and not self.holds_lease:
+                log.info("this replica writes the discovered nodes", replica_id=self._replica_id)
+                self._written = None
+            self.holds_lease = held
+            if held:
+                await self._write()
+        except SchedulerError as error:
+            # Whether the lease still stands is not known, so nothing is taken for written.
+            self.holds_lease, self._written = False, None
+            log.warning("discovered nodes not written", code=error.code, detail=error.detail)
+
+    def found(self) -> DiscoveredNodes | None:
+        """What Kubernetes lists now; None before all lists were read once."""
+        if not self._reflectors or not all(reflector.synced for reflector in self._reflectors):
+            return None
+        slices, *pods = self._reflectors
+        names = {reflector.name: frozenset(reflector.objects) for reflector in pods}
+        return discover(
+            slices.objects.values(),
+            port=self._settings.port,
+            scheme=self._settings.scheme,
+            ignored=names.get("ignored pods", frozenset()),
+            no_schedule=names.get("no-schedule pods", frozenset()),
+        )
+
+    async def _write(self) -> None:
+        found = self.found()
+        if found is None or not self._believed(found):
+            return
+        now = self._clock()
+        if found == self._written and now - self._written_at < self._times.rewrite_seconds:
+            return
+        known = {node.node_id for node in (*found.active, *found.lingering)}
+        configured = tuple(node for node in self._configured if node.node_id not in known)
+        await self._nodes.replace((*found.active, *configured), found.lingering)
+        self._written, self._written_at = found, now
+
+    def _believed(self, found: DiscoveredNodes) -> bool:
+        if not found.empty:
+            self._empty_since = None
+            return True
+        now = self._clock()
+        if self._empty_since is None:
+            self._empty_since = now
+            log.warning("Kubernetes lists no node at all; waiting", seconds=self._times.empty_seconds)
+        return now - self._empty_since >= self._times.empty_seconds
+
+    async def _wait_for_change(self) -> None:
+        """Until something changed, or it is time to renew the lease; changes come in bursts, so they may settle."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), self._times.renew_seconds)
+            await asyncio.sleep(self._times.settle_seconds)
+        except TimeoutError:
+            pass
+        self._changed.clear()
+
+    @asynccontextmanager
+    async def _watching(self, client: ApiClient) -> AsyncIterator[None]:
+        self._reflectors = self._make_reflectors(client)
+        tasks = [asyncio.create_task(reflector.run(), name=reflector.name) for reflector in self._reflectors]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _make_reflectors(self, client: ApiClient) -> list[Reflector]:
+        from kubernetes_asyncio.client import CoreV1Api, DiscoveryV1Api
+
+        namespace = self._settings.namespace
+        of_service = f"kubernetes.io/service-name={self._settings.service_name}"
+        list_slices: Any = DiscoveryV1Api(client).list_namespaced_endpoint_slice
+        list_pods: Any = CoreV1Api(client).list_namespaced_pod
+        wanted = [("endpoint slices", list_slices, of_service)]
+        if self._ignore:
+            wanted.append(("ignored pods", list_pods, self._ignore))
+        if self._no_schedule:
+            wanted.append(("no-schedule pods", list_pods, self._no_schedule))
+        return [
+            Reflector(
+                name,
+                call,
+                {"namespace": namespace, "label_selector": selector},
+                self._changed.set,
+                self._times.reflector,
+            )
+            for name, call, selector in wanted
+        ]
+
+    async def _let_go(self) -> None:
+        if self.holds_lease:
+            self.holds_lease = False
+            try:
+                await self._leases.release(LEASE, self._replica_id)
+            except SchedulerError as error:
+                log.info("the lease runs out by itself", detail=error.detail)
+
+
+def in_cluster_client() -> ApiClient:
+    """A client with the pod's own service account. ConfigurationError outside of a cluster, or without the extra."""
+    try:
+        from kubernetes_asyncio.client import ApiClient, Configuration
+        from kubernetes_asyncio.config import ConfigException, load_incluster_config
+    except ImportError as error:
+        raise ConfigurationError(
+            'discovery.mode is kubernetes, which needs the extra: pip install "agentenv-scheduler[kubernetes]"'
+        ) from error
+    configuration = Configuration()
+    try:
+        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # ships half annotated
+    except ConfigException as error:
+        raise ConfigurationError(f"discovery.mode is kubernetes, but this is no pod: {error}") from error
+    return ApiClient(configuration)
