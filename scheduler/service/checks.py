@@ -117,7 +117,7 @@ def clean_text(field: str, value: str, most_bytes: int = TEXT_BYTES_MAX) -> str:
 def clean_endpoint(field: str, value: str) -> str:
     """The trimmed endpoint: a gateway proxies to it, so it has a scheme and a host; a path is a prefix."""
     trimmed = trim(value)
-    if len(trimmed) > TEXT_BYTES_MAX or not _ENDPOINT.fullmatch(trimmed):
+    if len(trimmed) > TEXT_BYTES_MAX or _UNFIT_CHARACTER.search(value) or not _ENDPOINT.fullmatch(trimmed):
         raise refuse(field, value, ENDPOINT_FORM)
     return trimmed
 

@@ -39,7 +39,7 @@ def hold_to_document(app: FastAPI, response: httpx.Response) -> None:
     for route in app.router.routes:
         scope = {"type": "http", "method": response.request.method, "path": response.request.url.raw_path.decode()}
         scope["path"] = scope["path"].partition("?")[0]
-        if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL and route.response_model:
+        if isinstance(route, APIRoute) and route.include_in_schema and route.matches(scope)[0] is Match.FULL:
             shape: TypeAdapter[Any] = TypeAdapter(route.response_model)
             if packed:
                 shape.validate_python(content)
@@ -59,7 +59,9 @@ async def open_client(
 
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     hooks = {"response": [judge]}
-    async with httpx.AsyncClient(transport=transport, base_url="http://scheduler", event_hooks=hooks, **client) as opened:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://scheduler", event_hooks=hooks, **client
+    ) as opened:
         yield opened
 
 

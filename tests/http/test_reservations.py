@@ -60,9 +60,7 @@ async def test_cancel_frees_the_capacity_at_once(
 
 
 @pytest.mark.parametrize("body", [None, b"", b"{}"])
-async def test_cancel_needs_no_body(
-    api: httpx.AsyncClient, reservation: dict[str, Any], body: bytes | None
-) -> None:
+async def test_cancel_needs_no_body(api: httpx.AsyncClient, reservation: dict[str, Any], body: bytes | None) -> None:
     assert (await api.post(path_of(reservation, "/cancel"), content=body)).status_code == 200
 
 
@@ -77,9 +75,7 @@ async def test_cancel_by_key_finds_the_reservation(api: httpx.AsyncClient, reser
     assert answer.json()["reservation"]["state"] == "cancelled"
 
 
-async def test_a_cancel_that_overtakes_its_schedule_leaves_no_hold_behind(
-    api: httpx.AsyncClient, node_a: str
-) -> None:
+async def test_a_cancel_that_overtakes_its_schedule_leaves_no_hold_behind(api: httpx.AsyncClient, node_a: str) -> None:
     early = await api.post("/v1/reservations/cancel", json={"idempotency_key": "reordered", "reason": "gave up"})
     assert early.status_code == 200
     late = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers={"Idempotency-Key": "reordered"})

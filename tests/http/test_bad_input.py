@@ -1,0 +1,272 @@
+"""Everything a caller can get wrong, each with the answer that says so. Nothing reaches the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgpack
+import pytest
+
+from scheduler.api.http import HttpOptions
+from scheduler.service import build_services
+from tests.http.conftest import open_client
+from tests.support.fake_ledger import FakeLedger
+
+JSON = {"Content-Type": "application/json"}
+MSGPACK = {"Content-Type": "application/msgpack"}
+
+
+def assert_field_error(answer: httpx.Response, field: str) -> None:
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert problem["code"] == "invalid_request"
+    (error,) = [error for error in problem["errors"] if error["field"] == field]
+    assert set(error) == {"field", "found", "allowed"}
+    assert error["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "field"),
+    [
+        ({"cpu_count": -1}, "hint.cpu_count"),
+        ({"cpu_count": 2**32}, "hint.cpu_count"),
+        ({"cpu_count": "2"}, "hint.cpu_count"),
+        ({"cpu_count": True}, "hint.cpu_count"),
+        ({"cpu_count": 2.5}, "hint.cpu_count"),
+        ({"cpu_count": None}, "hint.cpu_count"),
+        ({"cpu_count": [2]}, "hint.cpu_count"),
+        ({"memory_mb": 2**33}, "hint.memory_mb"),  # 2**53 bytes, one more than a double holds
+        ({"memory_mb": 10**30}, "hint.memory_mb"),
+        ({"images": "i"}, "hint.images"),
+        ({"images": [1]}, "hint.images.0"),
+        ({"metadata": {"n": 1}}, "hint.metadata.n"),
+        ({"metadata": []}, "hint.metadata"),
+        ({"gpu": 1}, "hint.gpu"),
+        ({"template_id": "t"}, "hint.template_id"),
+        ({"kind": "warm"}, "hint"),
+        ({"kind": None}, "hint"),
+        ({"locality": [str(number) for number in range(33)]}, "hint.locality"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_bad_hint_names_its_field(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, hint: dict[str, Any], field: str, packed: bool
+) -> None:
+    body = {"hint": {"kind": "cold_sandbox", **hint}}
+    if packed and hint.get("memory_mb") == 10**30:
+        pytest.skip("MessagePack has no such number")
+    if packed:
+        headers = {**MSGPACK, "Accept": "application/json"}
+        answer = await fake_api.post("/v1/schedule", content=msgpack.packb(body), headers=headers)
+    else:
+        answer = await fake_api.post("/v1/schedule", json=body)
+    assert_field_error(answer, field)
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e400", "2.0", "1e1"])
+async def test_numbers_that_are_no_whole_numbers_are_refused(fake_api: httpx.AsyncClient, token: str) -> None:
+    body = f'{{"hint": {{"kind": "cold_sandbox", "cpu_count": {token}}}}}'
+    answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
+    assert answer.status_code in {400, 422}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"exclude_nodes": [f"n{number}" for number in range(65)]}, "exclude_nodes"),
+        ({"exclude_nodes": [""]}, "exclude_nodes.0"),
+        ({"exclude_nodes": ["a", "b\n"]}, "exclude_nodes.1"),
+        ({"exclude_nodes": "a"}, "exclude_nodes"),
+        ({"reservation_ttl": "0s"}, "reservation_ttl"),
+        ({"reservation_ttl": "-1s"}, "reservation_ttl"),
+        ({"reservation_ttl": "24h0m0.001s"}, "reservation_ttl"),
+        ({"reservation_ttl": "90"}, "reservation_ttl"),
+        ({"reservation_ttl": "1m30"}, "reservation_ttl"),
+        ({"reservation_ttl": 90}, "reservation_ttl"),
+        ({"lifecycle": "forever"}, "lifecycle"),
+        ({"hints": {}}, "hints"),
+        ({"request": {"method": "POST"}}, "request.path"),
+        ({"request": {"method": "POST", "path": "/sandboxes", "strict": 1}}, "request.strict"),
+    ],
+)
+async def test_a_bad_schedule_body_names_its_field(
+    fake_api: httpx.AsyncClient, body: dict[str, Any], field: str
+) -> None:
+    assert_field_error(await fake_api.post("/v1/schedule", json=body), field)
+
+
+@pytest.mark.parametrize("body", [{}, {"exclude_nodes": [f"n{number}" for number in range(64)]}])
+@pytest.mark.parametrize("ttl", ["24h", "1ns", "1.5h"])
+async def test_the_bounds_themselves_are_allowed(fake_api: httpx.AsyncClient, body: dict[str, Any], ttl: str) -> None:
+    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    hint = {"kind": "cold_sandbox", "cpu_count": 2**32 - 1, "memory_mb": 2**33 - 1}
+    answer = await fake_api.post("/v1/schedule", json={**body, "hint": hint, "reservation_ttl": ttl})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "two words", "tab\t", "ümlaut".encode()])
+async def test_an_idempotency_key_is_visible_ascii(fake_api: httpx.AsyncClient, key: str | bytes) -> None:
+    headers = [(b"Idempotency-Key", key.encode() if isinstance(key, str) else key)]
+    answer = await fake_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}}, headers=headers)
+    assert_field_error(answer, "Idempotency-Key")
+
+
+BAD_IDS = ["%20", "a%00b", "a%0Ab", "%7F", "a%C2%85", "x" * 256, "%C3%BC" * 128, "%FF", "%ED%A0%80"]
+
+
+@pytest.mark.parametrize("node_id", BAD_IDS)
+async def test_an_id_in_a_path_is_text_without_control_characters(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, node_id: str
+) -> None:
+    answer = await fake_api.put(f"/v1/nodes/{node_id}", json={"endpoint": "http://a:1"})
+    assert_field_error(answer, "node_id")
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize("sandbox_id", ["", "  ", "a\u0000", "a\nb", "\u009f", "x" * 256])
+async def test_an_id_in_a_body_is_text_without_control_characters(fake_api: httpx.AsyncClient, sandbox_id: str) -> None:
+    assert_field_error(await fake_api.post("/v1/reservations/r/confirm", json={"sandbox_id": sandbox_id}), "sandbox_id")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["", "node-a:8000", "http://", "//node-a", "http://a b", "http://u:p@a", "http://a:port", "http://a\n"]
+)
+async def test_an_endpoint_is_a_url_with_scheme_and_host(fake_api: httpx.AsyncClient, endpoint: str) -> None:
+    assert_field_error(await fake_api.put("/v1/nodes/a", json={"endpoint": endpoint}), "endpoint")
+
+
+@pytest.mark.parametrize("endpoint", ["http://a", "https://[fd00::1]:8000", "http://10.0.0.7:8000/prefix"])
+async def test_endpoints_as_gateways_know_them_are_allowed(fake_api: httpx.AsyncClient, endpoint: str) -> None:
+    assert (await fake_api.put("/v1/nodes/a", json={"endpoint": endpoint})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"service_instance_id": " "}, "service_instance_id"),
+        ({"cluster_id": 7}, "cluster_id"),
+        ({"sequence": -1}, "sequence"),
+        ({"sequence": 2**53}, "sequence"),
+        ({"snapshot": {"status": "fine"}}, "snapshot.status"),
+        ({"snapshot": {"cpu_count": 2**32}}, "snapshot.cpu_count"),
+        ({"snapshot": {"memory_total_bytes": 2**53}}, "snapshot.memory_total_bytes"),
+        ({"snapshot": {"load": 1}}, "snapshot.load"),
+        (
+            {"snapshot": {"allocated_memory_bytes": 2**53 - 1, "paused_allocated_memory_bytes": 1}},
+            "snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes",
+        ),
+        ({"snapshot": {"disks": [{"used_bytes": -1}]}}, "snapshot.disks.0.used_bytes"),
+        ({"sandbox_ids": ["a", "b\u0000"]}, "sandbox_ids"),
+        ({"sandbox_ids": "a"}, "sandbox_ids"),
+        ({"endpoint": "nowhere"}, "endpoint"),
+        ({"node_id": "other"}, "node_id"),
+    ],
+)
+async def test_a_bad_heartbeat_names_its_field(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, body: dict[str, Any], field: str
+) -> None:
+    answer = await fake_api.post("/v1/nodes/a/heartbeat", json={"service_instance_id": "svc", **body})
+    assert_field_error(answer, field)
+    assert fake.calls == []
+
+
+async def test_a_heartbeat_needs_its_instance(fake_api: httpx.AsyncClient) -> None:
+    assert_field_error(await fake_api.post("/v1/nodes/a/heartbeat", json={}), "service_instance_id")
+
+
+async def test_capacity_zero_and_allocation_above_capacity_are_facts_not_errors(
+    fake_api: httpx.AsyncClient,
+) -> None:
+    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    for figures in ({"cpu_count": 0}, {"cpu_count": 4, "allocated_cpu": 40, "sandbox_count": 2**32 - 1}):
+        body = {"service_instance_id": "svc", "snapshot": figures}
+        assert (await fake_api.post("/v1/nodes/a/heartbeat", json=body)).status_code == 200
+
+
+async def test_events_come_at_most_1024_at_a_time(fake_api: httpx.AsyncClient) -> None:
+    event = {"sandbox_id": "s", "event_type": "create"}
+    body = {"service_instance_id": "svc", "events": [event] * 1025}
+    assert_field_error(await fake_api.post("/v1/nodes/a/events", json=body), "events")
+    body["events"] = [{"sandbox_id": "s", "event_type": "explode"}]
+    assert_field_error(await fake_api.post("/v1/nodes/a/events", json=body), "events.0.event_type")
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"nope", b'{"a": 1} x', b"\xff", b"[" * 100_000, b'{"hint":' * 50_000, b'"\\ud800"']
+)
+async def test_what_is_not_json_is_malformed(fake_api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xc1", b"\x81", b"\x80\x80", b"\x91" * 100_000, b"\xdf\xff\xff\xff\xff", b"\xa1\xff"]
+)
+async def test_what_is_not_messagepack_is_malformed(fake_api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await fake_api.post("/v1/schedule", content=body, headers=MSGPACK)
+    assert answer.status_code == 400
+    assert msgpack.unpackb(answer.content)["code"] == "malformed"
+
+
+@pytest.mark.parametrize("body", [b"7", b'"text"', b"[]", b"true"])
+async def test_json_that_is_no_object_is_invalid(fake_api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await fake_api.post("/v1/hints", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+async def test_a_missing_body_is_malformed_where_one_is_needed(fake_api: httpx.AsyncClient) -> None:
+    answer = await fake_api.post("/v1/reservations/r/confirm")
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/xml"])
+async def test_other_media_types_are_unsupported(fake_api: httpx.AsyncClient, content_type: str) -> None:
+    answer = await fake_api.post("/v1/schedule", content=b"{}", headers={"Content-Type": content_type})
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
+async def test_a_charset_and_capital_letters_change_nothing(fake_api: httpx.AsyncClient) -> None:
+    headers = {"Content-Type": "Application/JSON; charset=utf-8"}
+    answer = await fake_api.post("/v1/hints", content=b'{"method": "GET", "path": "/"}', headers=headers)
+    assert answer.status_code == 200
+
+
+async def test_a_thousand_broken_fields_are_told_in_a_short_answer(fake_api: httpx.AsyncClient) -> None:
+    body = {f"field-{number}": "x" * 1_000 for number in range(1_000)}
+    answer = await fake_api.post("/v1/schedule", json=body)
+    assert answer.status_code == 422
+    assert len(answer.content) < 20_000
+
+
+@pytest.fixture
+async def narrow_api(fake: FakeLedger) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_client(build_services(fake.as_ledger()), HttpOptions(body_bytes_max=1_000)) as opened:
+        yield opened
+
+
+async def test_a_body_over_the_limit_is_refused_by_its_announced_size(narrow_api: httpx.AsyncClient) -> None:
+    answer = await narrow_api.post("/v1/schedule", content=b" " * 1_001, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+
+
+async def test_a_body_over_the_limit_is_refused_while_it_streams(narrow_api: httpx.AsyncClient) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 100
+            yield b" " * 100
+
+    answer = await narrow_api.post("/v1/schedule", content=endless(), headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+    assert sent <= 2_000
+
+
+async def test_a_body_at_the_limit_passes(narrow_api: httpx.AsyncClient) -> None:
+    body = b'{"method": "GET", "path": "/"}'
+    answer = await narrow_api.post("/v1/hints", content=body + b" " * (1_000 - len(body)), headers=JSON)
+    assert answer.status_code == 200

@@ -1,0 +1,249 @@
+"""What happens to every request: ids, deadlines, load, defects, and the form of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import httpx
+import msgpack
+import pytest
+
+from scheduler import deadline
+from scheduler.api.http import HttpOptions, create_metrics_app
+from scheduler.domain.placement import Decision, ScheduleRequest
+from scheduler.errors import (
+    DeadlineExceeded,
+    NotRebuilt,
+    Overloaded,
+    SchedulerError,
+    ScriptError,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from scheduler.service import build_services
+from tests.http.conftest import open_client
+from tests.support.fake_ledger import FakeLedger
+
+
+async def test_a_request_id_is_taken_over_when_it_is_fit_to_be_logged(fake_api: httpx.AsyncClient) -> None:
+    answer = await fake_api.get("/healthz", headers={"X-Request-Id": "req-1.A_z"})
+    assert answer.headers["x-request-id"] == "req-1.A_z"
+
+
+@pytest.mark.parametrize("given", ["", "a b", "x" * 129, "a\tb", "a;b", 'a"'])
+async def test_an_unfit_request_id_is_replaced(fake_api: httpx.AsyncClient, given: str) -> None:
+    answer = await fake_api.get("/nowhere", headers={"X-Request-Id": given})
+    assert re.fullmatch(r"[0-9a-f]{32}", answer.headers["x-request-id"])
+
+
+async def test_the_request_id_reaches_the_reservation(fake_api: httpx.AsyncClient, fake: FakeLedger) -> None:
+    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    await fake_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}}, headers={"X-Request-Id": "r-7"})
+    (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
+    assert isinstance(request, ScheduleRequest)
+    assert (request.request_id, request.caller) == ("r-7", "anonymous")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (StoreUnavailable("no route to the ledger"), 503, "store_unavailable"),
+        (StoreUnusable("READONLY"), 503, "store_unavailable"),
+        (NotRebuilt("rebuilding"), 503, "not_rebuilt"),
+        (Overloaded("a backlog"), 503, "overloaded"),
+        (DeadlineExceeded("too late"), 504, "deadline_exceeded"),
+        (ScriptError("@user_script:7: attempt to index nil"), 500, "internal"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/bindings/s1", "/v1/nodes", "/v1/reservations/r1"])
+async def test_what_the_ledger_says_reaches_the_caller_as_a_problem(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, error: SchedulerError, status: int, code: str, path: str
+) -> None:
+    fake.fails = error
+    answer = await fake_api.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert "user_script" not in answer.text
+
+
+async def test_a_defect_is_a_problem_without_its_trace(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(request: ScheduleRequest) -> Decision:
+        raise RuntimeError("a secret of the inside")
+
+    monkeypatch.setattr(fake.placements, "schedule", broken)
+    answer = await fake_api.post("/v1/schedule")
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert "secret" not in answer.text
+    assert "x-request-id" in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PATCH", "/v1/nodes/a", "DELETE, GET, PUT"),
+        ("GET", "/v1/schedule", "POST"),
+        ("DELETE", "/healthz", "GET"),
+        ("POST", "/v1/artifacts", "DELETE, GET, PUT"),
+    ],
+)
+async def test_a_wrong_method_is_told_the_right_ones(
+    fake_api: httpx.AsyncClient, method: str, path: str, allow: str
+) -> None:
+    answer = await fake_api.request(method, path)
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == allow
+    assert answer.json()["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/nodes/", "/v1/nodes/a/b", "/v2/schedule", "/%2e%2e/etc"])
+async def test_an_unknown_path_is_a_problem_too(fake_api: httpx.AsyncClient, path: str) -> None:
+    answer = await fake_api.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type", "packed"),
+    [
+        (None, None, False),
+        ("*/*", "application/json", False),
+        ("*/*", "application/msgpack", True),
+        ("application/msgpack", None, True),
+        ("application/msgpack", "application/json", True),
+        ("application/x-msgpack;q=0.9, */*", None, True),
+        ("application/json", "application/msgpack", False),
+        ("text/html", "application/json", False),
+    ],
+)
+async def test_answers_come_in_the_form_that_was_asked_for(
+    fake_api: httpx.AsyncClient, accept: str | None, content_type: str | None, packed: bool
+) -> None:
+    body = {"method": "GET", "path": "/"}
+    headers = {name: value for name, value in (("Accept", accept), ("Content-Type", content_type)) if value}
+    content = msgpack.packb(body) if content_type == "application/msgpack" else b'{"method":"GET","path":"/"}'
+    answer = await fake_api.post("/v1/hints", content=content, headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == ("application/msgpack" if packed else "application/json")
+    found = msgpack.unpackb(answer.content) if packed else answer.json()
+    assert found == {"hint": None, "warnings": []}
+
+
+async def test_problems_speak_messagepack_as_well(fake_api: httpx.AsyncClient) -> None:
+    for path in ("/v1/bindings/nobody", "/nowhere"):
+        answer = await fake_api.get(path, headers={"Accept": "application/msgpack"})
+        assert msgpack.unpackb(answer.content)["code"] == "not_found"
+
+
+async def test_a_caller_may_shorten_its_deadline(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+
+    async def look(request: ScheduleRequest) -> Decision:
+        seen.append(deadline.left_ms() or 0)
+        raise Overloaded("seen")
+
+    monkeypatch.setattr(fake.placements, "schedule", look)
+    for wanted in (None, "250ms", "1h"):
+        await fake_api.post("/v1/schedule", headers={"X-Request-Timeout": wanted} if wanted else {})
+    assert 9_000 < seen[0] <= 10_000
+    assert 0 < seen[1] <= 250
+    assert 9_000 < seen[2] <= 10_000
+
+
+@pytest.mark.parametrize("wanted", ["0s", "-1s", "soon", "5"])
+async def test_a_deadline_that_is_none_is_refused(fake_api: httpx.AsyncClient, wanted: str) -> None:
+    answer = await fake_api.get("/v1/nodes", headers={"X-Request-Timeout": wanted})
+    assert answer.json()["errors"][0]["field"] == "X-Request-Timeout"
+
+
+async def test_a_body_that_trickles_in_is_held_to_the_deadline(fake_api: httpx.AsyncClient) -> None:
+    async def half() -> object:
+        yield b'{"method":'
+        await asyncio.Event().wait()
+
+    headers = {"X-Request-Timeout": "20ms", "Content-Type": "application/json"}
+    answer = await fake_api.post("/v1/hints", content=half(), headers=headers)  # type: ignore[arg-type]
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+
+
+async def test_beyond_the_load_limit_requests_are_refused_early_and_health_is_not(
+    fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def wait(request: ScheduleRequest) -> Decision:
+        begun.release()
+        await go_on.wait()
+        raise StoreUnavailable("done")
+
+    monkeypatch.setattr(fake.placements, "schedule", wait)
+    services = build_services(fake.as_ledger())
+    async with open_client(services, HttpOptions(in_flight_max=2)) as api:
+        waiting = [asyncio.create_task(api.post("/v1/schedule")) for _ in range(2)]
+        for _ in waiting:
+            await begun.acquire()
+        refused = await api.post("/v1/schedule")
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+        assert (await api.get("/healthz")).status_code == 200
+        assert (await api.get("/readyz")).status_code == 200
+        go_on.set()
+        assert [answer.json()["code"] for answer in await asyncio.gather(*waiting)] == ["store_unavailable"] * 2
+        assert (await api.get("/v1/nodes")).status_code == 200
+    assert b"agentenv_scheduler_http_shed_total 1.0" in services.metrics.page()
+
+
+async def test_readiness_says_whose_settings_are_in_force(fake_api: httpx.AsyncClient, fake: FakeLedger) -> None:
+    ready = await fake_api.get("/readyz")
+    assert ready.json() == {
+        "status": "ready",
+        "settings": {"strategy": "round_robin", "revision": 3, "epoch": "epoch-1"},
+    }
+    fake.settings.in_force = None
+    assert (await fake_api.get("/readyz")).status_code == 503
+    fake.fails = StoreUnavailable("gone")
+    assert (await fake_api.get("/readyz")).json()["code"] == "store_unavailable"
+    assert (await fake_api.get("/healthz")).json() == {"status": "ok"}
+
+
+async def test_a_draining_replica_is_not_ready_and_still_answers(fake: FakeLedger) -> None:
+    services = build_services(fake.as_ledger())
+    async with open_client(services) as api:
+        services.readiness.drain()
+        assert (await api.get("/readyz")).json()["code"] == "overloaded"
+        assert (await api.get("/v1/nodes")).status_code == 200
+
+
+async def test_the_console_is_one_page_that_loads_nothing_from_elsewhere(fake_api: httpx.AsyncClient) -> None:
+    answer = await fake_api.get("/")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert not re.search(r"(src|href)\s*=|@import|https?://", answer.text)
+    for call in ("/v1/nodes", "/v1/reservations", "/v1/groups"):
+        assert call in answer.text
+
+
+async def test_metrics_show_agentenvs_names_with_all_statuses(fake_api: httpx.AsyncClient) -> None:
+    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    await fake_api.post("/v1/nodes/a/heartbeat", json={"service_instance_id": "i", "snapshot": {"status": "ready"}})
+    await fake_api.post("/v1/schedule")
+    page = (await fake_api.get("/metrics")).text
+    assert 'agentenv_scheduler_schedule_assignments_total{strategy="round_robin"} 1.0' in page
+    assert (
+        'agentenv_scheduler_schedule_duration_seconds_bucket{le="1800.0",status="ok",strategy="round_robin"} 1.0'
+        in page
+    )
+    for status, count in (("ready", 1), ("connecting", 0), ("unhealthy", 0), ("lingering", 0), ("unspecified", 0)):
+        assert f'agentenv_scheduler_observed_nodes{{status="{status}"}} {count}.0' in page
+    route = 'method="POST",route="/v1/nodes/{node_id}/heartbeat",status="200"'
+    assert f"agentenv_scheduler_http_request_duration_seconds_count{{{route}}} 1.0" in page
+
+
+async def test_a_scrape_succeeds_without_the_ledger(fake: FakeLedger) -> None:
+    fake.fails = StoreUnavailable("gone")
+    app = create_metrics_app(build_services(fake.as_ledger()))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://metrics") as client:
+        answer = await client.get("/any/path")
+    assert answer.status_code == 200
+    assert 'agentenv_scheduler_store_errors_total{code="store_unavailable",operation="overview"} 1.0' in answer.text

@@ -1,0 +1,126 @@
+"""The file of keys: what it may say, how it rotates, what happens when it breaks."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from scheduler.access import KeyRing, Principal, Role, generate_key, hash_key
+from scheduler.access.cli import keys_app
+from scheduler.errors import ConfigurationError
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def write(path: Path, *entries: dict[str, Any]) -> None:
+    path.write_text(json.dumps({"keys": entries}), "utf-8")
+    # Some file systems keep whole seconds; a changed file must look changed.
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1_000_000_000 * len(path.read_bytes())))
+
+
+def entry(of: str, name: str = "edge", role: str = "gateway", **more: Any) -> dict[str, Any]:
+    return {"name": name, "role": role, "sha256": hash_key(of), **more}
+
+
+def test_keys_are_long_and_never_the_same() -> None:
+    keys = {generate_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(32 <= len(key) <= 256 and key.isascii() for key in keys)
+
+
+def test_two_keys_of_one_name_are_both_valid_while_they_rotate(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    write(path, entry("old"), entry("new"))
+    ring = KeyRing(path)
+    assert ring.authenticate("old") == ring.authenticate("new") == Principal("edge", Role.GATEWAY)
+    assert ring.authenticate("other") is None
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path, clock = tmp_path / "keys.json", Clock()
+    write(path, entry("old"))
+    ring = KeyRing(path, clock)
+    write(path, entry("old"), entry("new"))
+    assert ring.authenticate("new") is None
+    clock.now += 1
+    assert ring.authenticate("new") is not None
+    write(path, entry("new"))
+    clock.now += 1
+    assert ring.authenticate("old") is None
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"keys": []}'])
+def test_a_file_that_breaks_later_leaves_the_last_good_keys(tmp_path: Path, content: str) -> None:
+    path, clock = tmp_path / "keys.json", Clock()
+    write(path, entry("good"))
+    ring = KeyRing(path, clock)
+    path.write_text(content, "utf-8")
+    clock.now += 1
+    assert ring.authenticate("good") is not None
+    path.unlink()
+    clock.now += 1
+    assert ring.authenticate("good") is not None
+
+
+def test_toml_says_the_same_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    path.write_text(f'[[keys]]\nname = "n"\nrole = "node"\nnode_id = "a"\nsha256 = "{hash_key("k")}"\n', "utf-8")
+    principal = KeyRing(path).authenticate("k")
+    assert principal == Principal("n", Role.NODE, "a")
+    assert principal.may_act_for("a")
+    assert not principal.may_act_for("b")
+
+
+@pytest.mark.parametrize(
+    ("entries", "complaint"),
+    [
+        ([], "at least one key"),
+        ([{"role": "admin", "sha256": "0" * 64}], "name must be"),
+        ([entry("k", role="root")], "role must be"),
+        ([{"name": "n", "role": "admin", "sha256": "plain-text-key"}], "sha256 must be"),
+        ([entry("k", role="gateway", node_id="a")], "node_id"),
+        ([entry("k", key="k")], "unknown member key"),
+        ([entry("a"), entry("b"), entry("c")], "at most 2"),
+        ([entry("a"), entry("b", role="admin")], "must agree"),
+        (["text"], "must be an object"),
+    ],
+)
+def test_an_impossible_file_stops_the_start_and_says_why(tmp_path: Path, entries: list[Any], complaint: str) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": entries}), "utf-8")
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        KeyRing(path)
+    assert "plain-text-key" not in caught.value.detail
+
+
+def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        KeyRing(tmp_path / "none.json")
+
+
+def test_the_command_shows_the_key_once_and_prints_only_its_hash(tmp_path: Path) -> None:
+    result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "gateway"])
+    assert result.exit_code == 0
+    key = result.stderr.strip().removeprefix("key (shown once): ")
+    path = tmp_path / "keys.json"
+    write(path, json.loads(result.stdout))
+    assert key not in result.stdout
+    assert KeyRing(path).authenticate(key) == Principal("edge", Role.GATEWAY)
+
+
+def test_only_a_node_key_is_bound_to_a_node() -> None:
+    result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "gateway", "--node-id", "a"])
+    assert result.exit_code != 0
