@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -56,6 +57,23 @@ def status_label(error: BaseException | None) -> str:
     return _STATUS_LABEL_BY_CODE.get(error.code, "other")
 
 
+Child = TypeVar("Child", Counter, Histogram)
+
+
+class Labelled(dict[tuple[str, ...], Child]):
+    """A metric's children by their labels: `calls["confirm", "done"]`. Each is looked up in the library once,
+    because on the hot path that look-up costs more than counting."""
+
+    def __init__(self, metric: Child) -> None:
+        super().__init__()
+        self._metric: Child = metric
+
+    def __missing__(self, labels: tuple[str, ...]) -> Child:
+        child: Child = self._metric.labels(*labels)
+        self[labels] = child
+        return child
+
+
 def refusal_reason(error: NoNodes) -> str:
     """The reason that kept out the most nodes, so that refusals add up; `no_candidates` without any node."""
     if not error.reasons:
@@ -70,15 +88,18 @@ class Metrics:
         self.registry = CollectorRegistry()
         registry = self.registry
 
-        def histogram(name: str, what: str, labels: tuple[str, ...]) -> Histogram:
-            return Histogram(name, what, labels, registry=registry, buckets=BUCKETS_SECONDS)
+        def histogram(name: str, what: str, labels: tuple[str, ...]) -> Labelled[Histogram]:
+            return Labelled(Histogram(name, what, labels, registry=registry, buckets=BUCKETS_SECONDS))
 
-        def counter(name: str, what: str, labels: tuple[str, ...] = ()) -> Counter:
-            return Counter(name, what, labels, registry=registry)
+        def counters(name: str, what: str, labels: tuple[str, ...]) -> Labelled[Counter]:
+            return Labelled(Counter(name, what, labels, registry=registry))
+
+        def counter(name: str, what: str) -> Counter:
+            return Counter(name, what, registry=registry)
 
         self._rpc = histogram("agentenv_scheduler_rpc_duration_seconds", "gRPC calls", ("rpc", "status"))
         self._schedule = histogram("agentenv_scheduler_schedule_duration_seconds", "Placements", ("strategy", "status"))
-        self._assignments = counter(
+        self._assignments = counters(
             "agentenv_scheduler_schedule_assignments_total", "Nodes named for a request", ("strategy",)
         )
         self._http = histogram(
@@ -87,10 +108,10 @@ class Metrics:
         self._ledger = histogram(
             "agentenv_scheduler_ledger_duration_seconds", "Calls of the ledger, retries included", ("operation",)
         )
-        self._store_errors = counter(
+        self._store_errors = counters(
             "agentenv_scheduler_store_errors_total", "Ledger calls that failed, by error code", ("operation", "code")
         )
-        self._refusals = counter(
+        self._refusals = counters(
             "agentenv_scheduler_refusals_total",
             "Placements refused, by the reason that kept out the most nodes",
             ("reason",),
@@ -100,10 +121,10 @@ class Metrics:
             "Confirm, cancel and renew, by result: done, replayed, conflict, not_found or failed",
             ("call", "result"),
         )
-        self._replays = counter(
+        self._replays = counters(
             "agentenv_scheduler_replays_total", "Calls that had already taken effect and were answered again", ("call",)
         )
-        self._conflicts = counter(
+        self._conflicts = counters(
             "agentenv_scheduler_conflicts_total", "Calls refused because another truth is recorded", ("call",)
         )
         self._degraded = counter(
@@ -128,29 +149,29 @@ class Metrics:
 
     def observe_rpc(self, rpc: str, status: str, seconds: float) -> None:
         """One gRPC call of `scheduler.v1`; `status` as `status_label` says it."""
-        self._rpc.labels(rpc, status).observe(seconds)
+        self._rpc[rpc, status].observe(seconds)
 
     def observe_schedule(self, strategy: str, status: str, seconds: float) -> None:
-        self._schedule.labels(strategy, status).observe(seconds)
+        self._schedule[strategy, status].observe(seconds)
 
     def observe_http(self, method: str, route: str, status: int, seconds: float) -> None:
         """`route` is the path's template, never the path itself."""
-        self._http.labels(method, route, str(status)).observe(seconds)
+        self._http[method, route, str(status)].observe(seconds)
 
     def observe_reservation_call(self, call: str, result: str, seconds: float) -> None:
-        self._reservation_calls.labels(call, result).observe(seconds)
+        self._reservation_calls[call, result].observe(seconds)
 
     def count_assignment(self, strategy: str) -> None:
-        self._assignments.labels(strategy).inc()
+        self._assignments[(strategy,)].inc()
 
     def count_refusal(self, error: NoNodes) -> None:
-        self._refusals.labels(refusal_reason(error)).inc()
+        self._refusals[(refusal_reason(error),)].inc()
 
     def count_replay(self, call: str) -> None:
-        self._replays.labels(call).inc()
+        self._replays[(call,)].inc()
 
     def count_conflict(self, call: str) -> None:
-        self._conflicts.labels(call).inc()
+        self._conflicts[(call,)].inc()
 
     def count_degraded(self) -> None:
         self._degraded.inc()
@@ -191,7 +212,7 @@ class LedgerCall:
 
     __slots__ = ("_errors", "_operation", "_seconds", "_started")
 
-    def __init__(self, seconds: Histogram, errors: Counter, operation: str) -> None:
+    def __init__(self, seconds: Labelled[Histogram], errors: Labelled[Counter], operation: str) -> None:
         self._seconds = seconds
         self._errors = errors
         self._operation = operation
@@ -205,6 +226,6 @@ class LedgerCall:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         elapsed = asyncio.get_running_loop().time() - self._started
-        self._seconds.labels(self._operation).observe(elapsed)
+        self._seconds[(self._operation,)].observe(elapsed)
         if isinstance(error, SchedulerError) and error.code in _STORE_ERROR_CODES:
-            self._errors.labels(self._operation, error.code).inc()
+            self._errors[self._operation, error.code].inc()

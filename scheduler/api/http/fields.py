@@ -3,6 +3,7 @@ here they make answers precise and the OpenAPI document true."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -49,9 +50,15 @@ ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX)]
 MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX)]
 
 
+@lru_cache(maxsize=1024)
+def duration_ms(text: str) -> int:
+    """Milliseconds of a duration; remembered, because callers send the same few over and over."""
+    return parse_duration_ms(text)
+
+
 def _duration(value: str) -> str:
     try:
-        parse_duration_ms(value)
+        duration_ms(value)
     except ValueError:
         raise ValueError(DURATION_FORM) from None
     return value

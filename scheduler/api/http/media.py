@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]  # it ships no annotations
+import msgpack
 from pydantic import TypeAdapter
 from pydantic_core import ValidationError, to_json
 from starlette.requests import ClientDisconnect, Request

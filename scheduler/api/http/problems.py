@@ -58,7 +58,7 @@ def _invalid(details: list[ErrorDetails], root: str = "") -> InvalidRequest:
 def _path(location: tuple[int | str, ...], root: str) -> str:
     # The tag of a union is no step of the document's path.
     steps = [str(step) for step in location if step not in {"cold_sandbox", "sandbox"}]
-    return shown(".".join([root, *steps] if root else steps) or "body")
+    return str(shown(".".join([root, *steps] if root else steps) or "body"))
 
 
 def _found(detail: ErrorDetails) -> Any:

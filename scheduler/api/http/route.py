@@ -24,18 +24,19 @@ from pydantic import TypeAdapter
 from pydantic_core import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from scheduler import deadline
 from scheduler.access.roles import Principal, Role
 from scheduler.api.http.access import identify
-from scheduler.api.http.fields import Body
+from scheduler.api.http.fields import Body, duration_ms
 from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, wants_msgpack
 from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.problems import invalid_parameter
 from scheduler.api.http.views import reservation_view
 from scheduler.api.status import problem, status_of
-from scheduler.domain.duration import DURATION_FORM, parse_duration_ms
+from scheduler.domain.duration import DURATION_FORM
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
 from scheduler.service import Services
@@ -106,25 +107,35 @@ class _Plan:
 class SchedulerRoute(APIRoute):
     """A route whose endpoint answers with a plain mapping (or a Response), and whose errors are problems."""
 
+    def __init__(self, path: str, endpoint: Callable[..., Any], **declared: Any) -> None:
+        super().__init__(path, endpoint, **declared)
+        handle = self.get_route_handler()
+
+        # Endpoints here have no dependencies to enter and leave, so FastAPI's stacks around them are left out.
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await handle(Call(scope, receive))
+            await response(scope, receive, send)
+
+        self.app = serve
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint, template = self.endpoint, self.path_format
         roles: frozenset[Role] = endpoint.roles  # type: ignore[attr-defined]  # set by `reach`
         plan = _plan(endpoint, set(self.param_convertors))
 
         async def handle(request: Request) -> Response:
-            scope = request.scope
-            scope["route_template"] = template
-            call = Call(scope, request.receive)
+            call = request if isinstance(request, Call) else Call(request.scope, request.receive)
+            call.scope["route_template"] = template
             try:
                 call.principal = identify(call, roles)
                 with deadline.within(_seconds_for(call)):
                     arguments = await _read(plan, call)
                     content = await endpoint(call, **arguments)
             except SchedulerError as error:
-                return problem_response(error, request)
+                return problem_response(error, call)
             if isinstance(content, Response):
                 return content
-            return answer(content, packed=wants_msgpack(request))
+            return answer(content, packed=wants_msgpack(call))
 
         return handle
 
@@ -156,7 +167,7 @@ def _seconds_for(call: Call) -> float:
     if wanted is None:
         return most_ms / 1000
     try:
-        wanted_ms = parse_duration_ms(wanted)
+        wanted_ms = duration_ms(wanted)
     except ValueError:
         raise refuse("X-Request-Timeout", wanted, DURATION_FORM) from None
     if wanted_ms <= 0:

@@ -9,10 +9,9 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import DecisionAnswer, ExplanationAnswer, HintAnswer
-from scheduler.api.http.fields import Body, Duration, Id, MemoryMb, Uint32
+from scheduler.api.http.fields import Body, Duration, Id, MemoryMb, Uint32, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import decision_view, explanation_view, hint_view
-from scheduler.domain.duration import parse_duration_ms
 from scheduler.domain.limits import EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
@@ -137,7 +136,7 @@ def _schedule_request(call: Call, body: ScheduleBody | None, idempotency_key: st
     return ScheduleRequest(
         hint=_hint(call, body),
         lifecycle=Lifecycle(body.lifecycle),
-        reservation_ttl_ms=None if body.reservation_ttl is None else parse_duration_ms(body.reservation_ttl),
+        reservation_ttl_ms=None if body.reservation_ttl is None else duration_ms(body.reservation_ttl),
         exclude_nodes=tuple(body.exclude_nodes),
         idempotency_key=idempotency_key,
         caller=call.principal.name,

@@ -8,10 +8,9 @@ from pydantic import Field
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import ReservationResultAnswer, ReservationsAnswer
-from scheduler.api.http.fields import PAGE_DEFAULT, Body, Duration, Id, PageLimit, Text
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Duration, Id, PageLimit, Text, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import reservation_result_view, reservation_view
-from scheduler.domain.duration import parse_duration_ms
 from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
 from scheduler.domain.reservation import ReservationState
 
@@ -69,7 +68,7 @@ async def cancel(call: Call, reservation_id: Id, body: CancelBody | None = None)
 )
 @reach(FOR_GATEWAYS)
 async def renew(call: Call, reservation_id: Id, body: RenewBody) -> Any:
-    result = await call.services.reservations.renew(reservation_id, parse_duration_ms(body.ttl))
+    result = await call.services.reservations.renew(reservation_id, duration_ms(body.ttl))
     return reservation_result_view(result)
 
 
