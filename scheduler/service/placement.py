@@ -62,7 +62,8 @@ class PlacementService:
             log.warning("placed on a node that is not fresh", node_id=decision.node.node_id)
         reservation = decision.reservation
         if reservation is not None:
-            log.info(
+            # Not at info: the ledger keeps the reservation with its request id, and placements are many.
+            log.debug(
                 "placed",
                 node_id=decision.node.node_id,
                 reservation_id=reservation.reservation_id,

@@ -82,7 +82,9 @@ def test_a_layer_imports_only_what_lies_below_it(path: Path) -> None:
 def test_a_library_is_imported_only_by_the_layer_that_translates_it(path: Path) -> None:
     for line, module in imported_modules(path):
         owners = OWNED_LIBRARIES.get(module.split(".")[0])
-        assert owners is None or layer_of(path) in owners, f"{path}:{line}: {module} belongs to {sorted(owners or ())}"
+        # A package may bring its own commands, in a module of that name.
+        here = {layer_of(path), path.stem} if path.stem == "cli" else {layer_of(path)}
+        assert owners is None or here & owners, f"{path}:{line}: {module} belongs to {sorted(owners or ())}"
 
 
 @pytest.mark.parametrize("edge", ["store", "service", "domain"])
