@@ -23,6 +23,7 @@ from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
 from scheduler.store.errors import TooFewReplicas, judge
 from scheduler.store.exchange import Argument, Command, connection_of, replies_to, wait_for_replicas
+from scheduler.store.keys import Keys
 from scheduler.store.options import StoreOptions
 from scheduler.store.scripts import Script, ScriptLibrary
 from scheduler.store.topology import Topology, open_topology
@@ -238,8 +239,8 @@ class StoreClient:
                 connection = await connection_of(pool)
                 try:
                     replies = await replies_to(connection, call.commands)
-                    if call.wait_replicas:
-                        await wait_for_replicas(connection, call.wait_replicas, limit)
+                    if call.wait_replicas and call.key:
+                        await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).cursors, limit)
                 finally:
                     await pool.release(connection)
         return replies

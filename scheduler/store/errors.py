@@ -88,8 +88,10 @@ _CODE = re.compile(r"^-?([A-Z][A-Z_]+)(?: |$)")
 # Redis 6.2 wraps the error of a command inside a script: "… @user_script: 3: -READONLY You can't …".
 _WRAPPED_CODE = re.compile(r"-([A-Z]{2,}) ")
 _LUA_LINE = re.compile(r'(?:user_script|\[string "[^"]*"\]):\s*(\d+):?\s*')
-_SCRIPT_TRAILER = re.compile(r",? ?script: [0-9a-f]{40}, on @user_script:(\d+)\.?$")
+_SCRIPT_TRAILER = re.compile(r",? ?script: (?:[0-9a-f]{40}, )?on @user_script:(\d+)\.?$")
 _RUNNING = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?(?:\d+|\?): )?")
+# Redis 7.0, and those after it.
+_WITHHELD_IN_SCRIPT = ("The user executing the script can't", "ACL failure in script")
 _MAX_CLIENTS = "max number of clients reached"
 
 
@@ -153,7 +155,7 @@ def _code_of(error: BaseException) -> str:
     text = str(error)
     if "non local key in a cluster node" in text:
         return "TRYAGAIN"
-    if "user executing the script can't" in text:
+    if text.startswith(_WITHHELD_IN_SCRIPT):
         return "NOPERM"
     code_match = _CODE.match(text)
     if code_match and code_match[1] != "ERR":

@@ -41,12 +41,16 @@ async def replies_to(connection: AbstractConnection, commands: Sequence[Command]
     return replies
 
 
-async def wait_for_replicas(connection: AbstractConnection, wanted: int, limit: asyncio.Timeout) -> None:
-    """Until `wanted` replicas have all that the server had written when `connection` last heard from it, so that a
-    replay, which writes nothing, waits for what it tells as well."""
+async def wait_for_replicas(
+    connection: AbstractConnection, wanted: int, cursors_key: str, limit: asyncio.Timeout
+) -> None:
+    """Until `wanted` replicas have all that the server had written when `connection` last heard from it.
+
+    WAIT looks at the last write of its own connection, and a replay writes nothing although what it tells must be
+    safe as well. So a write that changes nothing goes before it."""
     left_ms = ((limit.when() or 0) - asyncio.get_running_loop().time()) * 1000
     # The server gives up before this attempt does, and tells how many replicas it was.
     wait_ms = max(1, int(left_ms - min(_WAIT_SLACK_MS, left_ms / 2)))
-    (reached,) = await replies_to(connection, [("WAIT", wanted, wait_ms)])
+    _, reached = await replies_to(connection, [("HSET", cursors_key, "fence", 1), ("WAIT", wanted, wait_ms)])
     if reached < wanted:
         raise TooFewReplicas(wanted)

@@ -105,11 +105,12 @@ def test_every_code_a_script_may_raise_is_in_the_table() -> None:
     "text",
     [
         f"user_script:2: attempt to index a nil value script: {SHA}, on @user_script:2.",
+        "user_script:2: attempt to index a nil value script: on @user_script:2.",
         f"Error running script (call to f_{SHA}): @user_script:2: user_script:2: attempt to index a nil value",
         f"Error running script (call to f_{SHA}): @user_script:?: user_script:2: attempt to index a nil value\nstack",
         f'Error running script (call to f_{SHA}): [string "<python>"]:2: attempt to index a nil value',
     ],
-    ids=["redis 7", "redis 6", "embedded", "embedded, other interpreter"],
+    ids=["redis 7", "valkey 9", "redis 6", "embedded", "embedded, other interpreter"],
 )
 def test_a_lua_error_is_told_at_the_line_it_was_written(text: str) -> None:
     error = judge(redis_errors.ResponseError(text), WHERE, SCRIPT).error
@@ -139,11 +140,19 @@ def test_a_withheld_command_is_named() -> None:
     assert judge(redis_errors.NoPermissionError(text), WHERE).error.detail.endswith("(zadd)")
 
 
-def test_a_command_withheld_from_a_script_is_told_by_its_line() -> None:
-    text = f"The user executing the script can't run this command or subcommand script: {SHA}, on @user_script:2."
-    error = judge(redis_errors.ResponseError(text), WHERE, SCRIPT).error
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("The user executing the script can't run this command or subcommand", "(lua/place_one.lua:12)"),
+        ("ACL failure in script: User me has no permissions to run the 'del' command", "(del)"),
+    ],
+    ids=["redis 7.0", "later"],
+)
+@pytest.mark.parametrize("trailer", [f" script: {SHA}, on @user_script:2.", " script: on @user_script:2."])
+def test_a_command_withheld_from_a_script_is_told(text: str, told: str, trailer: str) -> None:
+    error = judge(redis_errors.ResponseError(text + trailer), WHERE, SCRIPT).error
     assert type(error) is StoreUnusable
-    assert error.detail.endswith("(lua/place_one.lua:12)")
+    assert error.detail.endswith(told)
 
 
 def test_an_untrusted_certificate_waits_for_a_person() -> None:

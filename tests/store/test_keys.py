@@ -68,6 +68,10 @@ def test_the_name_of_a_key_is_found_for_this_domain_only() -> None:
     assert Keys("d").name_of("aenv:{e}:node:a") is None
 
 
+def test_the_keys_beside_a_settings_key_are_those_of_its_domain() -> None:
+    assert Keys.beside(Keys("d").settings).cursors == Keys("d").cursors
+
+
 def test_no_name_is_given_twice() -> None:
     assert len(set(Keys.names())) == len(Keys.names())
 
