@@ -82,7 +82,7 @@ local function mend(shape, settings, now, total)
   end
   local complete = not shape.building or build(shape, settings)
   if complete then catch_up(shape, settings) end
-  if complete and shape.cursor == total then return true end
+  -- Noted whatever becomes of the request: a refusal must not leave the shape ahead of its cursor.
   note_shape(shape, now)
-  return false
+  return complete and shape.cursor == total
 end
