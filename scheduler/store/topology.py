@@ -134,12 +134,16 @@ class SentinelTopology:
         arguments["socket_timeout"] = arguments["socket_connect_timeout"]
         self._sentinel = Sentinel(list(address.hosts), sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
         self._primary: Host | None = None
+        # A failure is met by many calls at once; one of them asks for all.
+        self._asking = asyncio.Lock()
 
     async def pool_for(self, key: str | None) -> ConnectionPool:
-        if self._primary is None:
-            host, port = await self._sentinel.discover_master(self._name)
-            self._primary = (str(host), int(port))
-        return self._pools.at(self._primary)
+        primary = self._primary
+        if primary is None:
+            async with self._asking:
+                primary = self._primary or await self._find()
+                self._primary = primary
+        return self._pools.at(primary)
 
     async def relocate(self, key: str | None, error: BaseException) -> None:
         self._primary = None
@@ -147,6 +151,10 @@ class SentinelTopology:
     async def close(self) -> None:
         await self._pools.close()
         await self._sentinel.aclose()
+
+    async def _find(self) -> Host:
+        host, port = await self._sentinel.discover_master(self._name)
+        return str(host), int(port)
 
 
 class ClusterTopology:
@@ -160,14 +168,18 @@ class ClusterTopology:
         self._seeds = address.hosts
         self._pools = pools
         self._primaries: dict[int, Host] = {}
+        self._asking = asyncio.Lock()
 
     async def pool_for(self, key: str | None) -> ConnectionPool:
         if key is None:
             return self._pools.at(next(iter(self._primaries.values()), self._seeds[0]))
         slot = key_slot(key.encode())
-        if slot not in self._primaries:
-            self._primaries[slot] = await self._find(slot)
-        return self._pools.at(self._primaries[slot])
+        primary = self._primaries.get(slot)
+        if primary is None:
+            async with self._asking:
+                primary = self._primaries.get(slot) or await self._find(slot)
+                self._primaries[slot] = primary
+        return self._pools.at(primary)
 
     async def relocate(self, key: str | None, error: BaseException) -> None:
         if key is None:
