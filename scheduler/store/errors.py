@@ -16,13 +16,7 @@ from typing import Final
 from redis import exceptions as redis_errors
 
 from scheduler.errors import (
-    AssignmentRefused,
-    Conflict,
-    InstanceMismatch,
     InvalidRequest,
-    NodeNotListed,
-    NotFound,
-    NotRebuilt,
     Overloaded,
     SchedulerError,
     ScriptError,
@@ -31,18 +25,12 @@ from scheduler.errors import (
 )
 from scheduler.store.scripts import Script
 
+# An expected "no" is a status of the reply and no error; these are breaches of contract.
 SCRIPT_ERRORS: Final[Mapping[str, type[SchedulerError]]] = {
-    "ARGUMENT": ScriptError,
-    "LEDGER": ScriptError,
-    "INVALID": InvalidRequest,
-    "REFUSED": AssignmentRefused,
-    "NOTFOUND": NotFound,
-    "NOTLISTED": NodeNotListed,
-    "CONFLICT": Conflict,
-    "INSTANCE": InstanceMismatch,
+    "ARGUMENT": ScriptError,  # a caller of ours sent what the script does not take
+    "LEDGER": ScriptError,  # a key holds what no script writes
+    "INVALID": InvalidRequest,  # only the ledger can tell that the request is wrong
     "OVERLOADED": Overloaded,
-    "NOSETTINGS": StoreUnavailable,
-    "NOTREBUILT": NotRebuilt,
 }
 
 # Codes of the server that pass by themselves: a failover, a restart, a slow command, a slot on the move.

@@ -7,11 +7,8 @@ import pytest
 
 from scheduler import deadline
 from scheduler.errors import (
-    Conflict,
     DeadlineExceeded,
     InvalidRequest,
-    NodeNotListed,
-    NotFound,
     Overloaded,
     SchedulerError,
     ScriptError,
@@ -88,11 +85,10 @@ async def test_others_run_while_a_backlog_is_worked_off(client: StoreClient) -> 
 @pytest.mark.parametrize(
     ("code", "error"),
     [
-        ("NOTLISTED", NodeNotListed),
-        ("NOTFOUND", NotFound),
-        ("CONFLICT", Conflict),
         ("INVALID", InvalidRequest),
+        ("OVERLOADED", Overloaded),
         ("ARGUMENT", ScriptError),
+        ("LEDGER", ScriptError),
     ],
 )
 async def test_a_refusal_of_a_script_becomes_its_class(
