@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from scheduler.api.grpc.answering import invalid
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.domain.node import NodeAddress
@@ -73,26 +70,6 @@ def reservation_to(reservation: Reservation) -> v1alpha.Reservation:
         created_at_ms=reservation.created_at_ms,
         expires_at_ms=reservation.expires_at_ms,
         reason=reservation.reason or "",
-    )
-
-
-def recorded_reservation_to(recorded: Any) -> v1alpha.Reservation | None:
-    """A conflict's fact: a reservation in its public shape, or the domain's own, or nothing."""
-    if isinstance(recorded, Reservation):
-        return reservation_to(recorded)
-    if not isinstance(recorded, Mapping):
-        return None
-    return v1alpha.Reservation(
-        reservation_id=recorded["reservation_id"],
-        node_id=recorded["node_id"],
-        state=_WIRE_STATES[ReservationState(recorded["state"])],
-        lifecycle=_WIRE_LIFECYCLES[Lifecycle(recorded["lifecycle"])],
-        cpu_count=recorded["cpu_count"],
-        memory_bytes=recorded["memory_bytes"],
-        sandbox_id=recorded.get("sandbox_id") or "",
-        created_at_ms=recorded["created_at_ms"],
-        expires_at_ms=recorded["expires_at_ms"],
-        reason=recorded.get("reason") or "",
     )
 
 

@@ -8,7 +8,7 @@ for tools that know nothing of ours); a conflict carries the reservation as it i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -21,7 +21,7 @@ from scheduler import errors
 from scheduler.api.grpc import reservations_codec as codec
 from scheduler.api.grpc.answering import Answer, Method, invalid, plain_answer
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
-from scheduler.domain.reservation import ReservationResult
+from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.service.checks import trim
 
 if TYPE_CHECKING:
@@ -93,19 +93,16 @@ def translate(error: errors.SchedulerError) -> Answer:
         info = ErrorInfo(reason="NO_NODES", domain="agentenv.scheduler", metadata=about)
         return _with_details(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.text, refusal, info)
     if isinstance(error, errors.Conflict):
-        recorded = codec.recorded_reservation_to(error.facts.get("reservation"))
-        if recorded is not None:
-            return _with_details(answer.code, answer.text, v1alpha.Conflict(reservation=recorded))
+        recorded = error.facts.get("reservation")
+        if isinstance(recorded, Reservation):
+            detail = v1alpha.Conflict(reservation=codec.reservation_to(recorded))
+            return _with_details(answer.code, answer.text, detail)
     return answer
 
 
 def _answer(result: ReservationResult) -> v1alpha.ReservationResponse:
-    # A cancel by key that arrives first has no reservation to show, only a tombstone to leave.
-    reservation: Any = result.reservation
     return v1alpha.ReservationResponse(
-        reservation=None if reservation is None else codec.reservation_to(reservation),
-        replayed=result.replayed,
-        orphaned=result.orphaned,
+        reservation=codec.reservation_to(result.reservation), replayed=result.replayed, orphaned=result.orphaned
     )
 
 

@@ -1,0 +1,185 @@
+"""Reservations over gRPC, on a ledger: the same answers as over HTTP, with the reasons as details."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from scheduler.api.grpc.generated import reservations_v1alpha_pb2
+from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Strategy
+from scheduler.service import build_services
+from scheduler.store.ledger import Ledger
+from tests.grpc.support import Port, refusal, serving
+from tests.support.clock import VirtualClock
+
+v1alpha: Any = reservations_v1alpha_pb2
+MIB = 1024 * 1024
+
+pytestmark = pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+
+
+@pytest.fixture
+async def port(ledger: Ledger) -> AsyncIterator[Port]:
+    """One ready node `a` of 4 CPUs and 4 GiB."""
+    services = build_services(ledger)
+    await services.nodes.replace([NodeAddress("a", "http://a:8000")], [])
+    snapshot = NodeSnapshot(status=NodeStatus.READY, cpu_count=4, memory_total_bytes=4096 * MIB)
+    await services.nodes.heartbeat(Heartbeat("a", "i", snapshot=snapshot), None)
+    async with serving(services) as started:
+        yield started
+
+
+def cold(cpu_count: int = 1, memory_mb: int = 256, **members: Any) -> Any:
+    hint = v1alpha.Hint(kind=v1alpha.Hint.KIND_COLD_SANDBOX, cpu_count=cpu_count, memory_mb=memory_mb)
+    return v1alpha.ReserveRequest(hint=hint, **members)
+
+
+async def details(call: Awaitable[Any]) -> tuple[str, Status]:
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await call
+    metadata = dict(raised.value.trailing_metadata() or ())
+    status = Status.FromString(metadata["grpc-status-details-bin"])
+    assert status.message == raised.value.details()
+    assert status.code == raised.value.code().value[0]
+    return raised.value.code().name, status
+
+
+async def test_reserve_confirm_and_the_binding_with_it(port: Port) -> None:
+    placed = await port.reservations.Reserve(cold(2, 512))
+    assert (placed.node.node_id, placed.node.endpoint, placed.strategy) == ("a", "http://a:8000", "least_loaded")
+    reservation = placed.reservation
+    assert reservation.state == v1alpha.RESERVATION_STATE_PENDING
+    assert reservation.lifecycle == v1alpha.LIFECYCLE_EXPLICIT
+    assert (reservation.cpu_count, reservation.memory_bytes) == (2, 512 * MIB)
+    assert reservation.expires_at_ms - reservation.created_at_ms == 600_000
+    request = v1alpha.ConfirmRequest(reservation_id=reservation.reservation_id, sandbox_id=" s1 ")
+    confirmed = await port.reservations.Confirm(request)
+    assert (confirmed.reservation.state, confirmed.reservation.sandbox_id) == (
+        v1alpha.RESERVATION_STATE_CONFIRMED,
+        "s1",
+    )
+    assert (await port.reservations.Confirm(request)).replayed
+    assert (await port.services.bindings.lookup("s1")).node.node_id == "a"
+
+
+async def test_without_a_hint_nothing_is_reserved(port: Port) -> None:
+    placed = await port.reservations.Reserve(v1alpha.ReserveRequest())
+    assert placed.node.node_id == "a"
+    assert not placed.HasField("reservation")
+
+
+async def test_a_full_fleet_is_resource_exhausted_and_says_why_node_by_node(port: Port) -> None:
+    await port.reservations.Reserve(cold(4))
+    code, status = await details(port.reservations.Reserve(cold(1)))
+    assert (code, status.message) == ("RESOURCE_EXHAUSTED", "no nodes available")
+    refusal_, info = v1alpha.Refusal(), ErrorInfo()
+    assert status.details[0].Unpack(refusal_)
+    assert (refusal_.candidates, dict(refusal_.reasons)) == (1, {"insufficient_cpu": 1})
+    assert status.details[1].Unpack(info)
+    assert (info.reason, info.domain, dict(info.metadata)) == (
+        "NO_NODES",
+        "agentenv.scheduler",
+        {"insufficient_cpu": "1"},
+    )
+
+
+async def test_cancel_frees_at_once_by_id_and_by_key(port: Port) -> None:
+    by_id = await port.reservations.Reserve(cold(4))
+    request = v1alpha.CancelRequest(reservation_id=by_id.reservation.reservation_id, reason="boot failed")
+    cancelled = await port.reservations.Cancel(request)
+    assert cancelled.reservation.state == v1alpha.RESERVATION_STATE_CANCELLED
+    await port.reservations.Reserve(cold(4, idempotency_key="k1"))
+    await port.reservations.Cancel(v1alpha.CancelRequest(idempotency_key="k1"))
+    assert (await port.reservations.Reserve(cold(4))).reservation.cpu_count == 4
+
+
+async def test_a_key_answers_the_same_reservation_and_conflicts_when_it_is_cancelled(port: Port) -> None:
+    first = await port.reservations.Reserve(cold(idempotency_key="k1"))
+    again = await port.reservations.Reserve(cold(idempotency_key="k1"))
+    assert again.replayed
+    assert again.reservation.reservation_id == first.reservation.reservation_id
+    await port.reservations.Cancel(v1alpha.CancelRequest(idempotency_key="k1"))
+    code, status = await details(port.reservations.Reserve(cold(idempotency_key="k1")))
+    conflict = v1alpha.Conflict()
+    assert status.details[0].Unpack(conflict)
+    assert code == "FAILED_PRECONDITION"
+    assert conflict.reservation.reservation_id == first.reservation.reservation_id
+    assert conflict.reservation.state == v1alpha.RESERVATION_STATE_CANCELLED
+
+
+async def test_a_cancel_that_comes_before_its_reserve_refuses_it(port: Port) -> None:
+    early = await port.reservations.Cancel(v1alpha.CancelRequest(idempotency_key="k1"))
+    assert early.reservation.state == v1alpha.RESERVATION_STATE_CANCELLED
+    assert early.reservation.node_id == ""
+    assert (await refusal(port.reservations.Reserve(cold(idempotency_key="k1"))))[0] == "FAILED_PRECONDITION"
+
+
+async def test_renew_moves_the_deadline_and_a_late_confirm_is_orphaned(port: Port, clock: VirtualClock) -> None:
+    placed = await port.reservations.Reserve(cold(reservation_ttl_ms=1_000))
+    reservation_id = placed.reservation.reservation_id
+    renewed = await port.reservations.Renew(v1alpha.RenewRequest(reservation_id=reservation_id, ttl_ms=5_000))
+    assert renewed.reservation.expires_at_ms == clock.now_ms + 5_000
+    clock.advance(5_000)
+    late = await port.reservations.Confirm(v1alpha.ConfirmRequest(reservation_id=reservation_id, sandbox_id="s1"))
+    assert late.orphaned
+    assert (await refusal(port.reservations.Renew(v1alpha.RenewRequest(reservation_id=reservation_id, ttl_ms=1))))[
+        0
+    ] == "FAILED_PRECONDITION"
+
+
+async def test_explain_reserves_nothing_and_tells_rank_or_reason(port: Port) -> None:
+    for _ in range(2):
+        answer = await port.reservations.Explain(cold(3, 1024))
+        assert answer.node.node_id == "a"
+        [node] = answer.nodes
+        assert (node.node_id, node.status, node.rank, node.reason) == ("a", "ready", 0, "")
+        assert (node.cpu_pressure, node.memory_pressure) == (0.75, 0.25)
+    full = await port.reservations.Explain(cold(5))
+    assert not full.HasField("node")
+    assert not full.nodes[0].HasField("rank")
+    assert dict(full.reasons) == {"insufficient_cpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "told"),
+    [
+        ("Confirm", v1alpha.ConfirmRequest(sandbox_id="s"), "reservation_id and sandbox_id are required"),
+        ("Confirm", v1alpha.ConfirmRequest(reservation_id="r"), "reservation_id and sandbox_id are required"),
+        ("Cancel", v1alpha.CancelRequest(), "reservation_id or idempotency_key is required"),
+        ("Renew", v1alpha.RenewRequest(ttl_ms=5), "reservation_id is required"),
+        ("Reserve", v1alpha.ReserveRequest(hint=v1alpha.Hint()), "hint.kind must be cold_sandbox or sandbox"),
+        ("Reserve", v1alpha.ReserveRequest(lifecycle=9), "lifecycle must be explicit or heartbeat"),
+    ],
+)
+async def test_what_is_missing_is_said(port: Port, method: str, request_: Any, told: str) -> None:
+    assert await refusal(getattr(port.reservations, method)(request_)) == ("INVALID_ARGUMENT", told)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        cold(reservation_ttl_ms=-1),
+        cold(reservation_ttl_ms=24 * 3600 * 1000 + 1),
+        cold(idempotency_key="ü"),
+        cold(memory_mb=2**63),
+        cold(exclude_nodes=[f"n{number}" for number in range(65)]),
+        v1alpha.ReserveRequest(hint=v1alpha.Hint(kind=2, locality=[f"k{number}" for number in range(33)])),
+    ],
+)
+async def test_what_is_out_of_bounds_is_an_invalid_argument(port: Port, request_: Any) -> None:
+    assert (await refusal(port.reservations.Reserve(request_)))[0] == "INVALID_ARGUMENT"
+
+
+async def test_an_unknown_reservation_is_not_found(port: Port) -> None:
+    for method, request_ in (
+        ("Confirm", v1alpha.ConfirmRequest(reservation_id="nope", sandbox_id="s")),
+        ("Cancel", v1alpha.CancelRequest(reservation_id="nope")),
+        ("Renew", v1alpha.RenewRequest(reservation_id="nope", ttl_ms=5)),
+    ):
+        assert (await refusal(getattr(port.reservations, method)(request_)))[0] == "NOT_FOUND"
