@@ -5,6 +5,7 @@ A mistake of the caller's ends with exit status 2 and one clear message, a failu
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -173,8 +174,9 @@ def probe_grpc(context: typer.Context) -> None:
 _OWN_COMMANDS = frozenset({"serve", "config", "version", "lua", "grpc-health-probe"})
 
 
-def _add_tools() -> None:
-    """The commands of the lab, of inspection and of access. `serve` runs without ever importing them."""
+@functools.cache
+def complete_app() -> typer.Typer:
+    """With the commands of the lab, of inspection and of access. `serve` runs without ever importing them."""
     from scheduler.access.cli import keys_app
     from scheduler.inspection.cli import inspect_app
     from scheduler.lab.cli import register
@@ -182,6 +184,7 @@ def _add_tools() -> None:
     app.add_typer(inspect_app, name="inspect")
     app.add_typer(keys_app, name="keys")
     register(app)
+    return app
 
 
 def understand_agentenv(arguments: Sequence[str]) -> list[str]:
@@ -205,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
     understood = understand_agentenv(sys.argv[1:] if arguments is None else arguments)
     if not understood or understood[0] not in _OWN_COMMANDS:
-        _add_tools()
+        complete_app()
     try:
         app(understood, prog_name="agentenv-scheduler")
     except ConfigurationError as error:

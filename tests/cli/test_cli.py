@@ -175,7 +175,7 @@ def test_serve_never_imports_the_lab_or_inspection(
     def refuse() -> None:
         raise AssertionError("serve added the tools")
 
-    monkeypatch.setattr(cli, "_add_tools", refuse)
+    monkeypatch.setattr(cli, "complete_app", refuse)
     assert run("serve") == 0
     assert served
 

@@ -240,6 +240,32 @@ def _call(channel: grpc.Channel, method: str, request: bytes) -> bytes:
     return answer
 
 
+def test_kubernetes_discovery_outside_of_a_cluster_is_told_and_survived() -> None:
+    kubernetes = {"namespace": "agentenv", "service_name": "nodes", "port": "8000"}
+    settings = [
+        word for name, value in kubernetes.items() for word in ("--set", f"discovery.kubernetes.{name}={value}")
+    ]
+    with ReplicaProcess("--set", "discovery.mode=kubernetes", *settings) as replica:
+        assert "this is no pod" in replica.wait_for_event("no discovery")["detail"]
+        replica.wait_until_ready()
+        assert replica.stop() == 0
+
+
+def test_a_label_selector_that_is_none_is_a_fault_at_start() -> None:
+    broken = "discovery.kubernetes.ignore_pod_selector=a in (b"
+    kubernetes = {
+        "mode": "kubernetes",
+        "kubernetes.namespace": "a",
+        "kubernetes.service_name": "b",
+        "kubernetes.port": "1",
+    }
+    settings = [word for name, value in kubernetes.items() for word in ("--set", f"discovery.{name}={value}")]
+    replica = ReplicaProcess(*settings, "--set", broken)
+    replica.spawn()
+    assert replica.wait() == 2
+    assert "ignore_pod_selector" in replica.output()
+
+
 def test_without_keys_it_does_not_listen_beyond_loopback_unless_told() -> None:
     refused = ReplicaProcess("--host", "0.0.0.0")
     refused.spawn()
