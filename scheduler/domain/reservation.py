@@ -1,9 +1,9 @@
 """Reservations: what was promised, to whom, and how it ended.
 
-    pending ──confirm──▶ confirmed ──────┐
-       │ │ └──listed / counters──────────┴──▶ settled
-       │ └──cancel──▶ cancelled
-       └──deadline──▶ expired ──late confirm──▶ confirmed (orphaned)
+pending ──confirm──▶ confirmed ──────┐
+   │ │ └──listed / counters──────────┴──▶ settled
+   │ └──cancel──▶ cancelled
+   └──deadline──▶ expired ──late confirm──▶ confirmed (orphaned)
 """
 
 from __future__ import annotations

@@ -56,7 +56,10 @@ def text(value: bytes | str | int | None) -> str:
 def pairs(flat: Sequence[Any]) -> dict[str, bytes]:
     """A flat HGETALL reply by field name; values stay bytes (some are MessagePack)."""
     values = iter(flat)
-    return {text(name): value if isinstance(value, bytes) else str(value).encode() for name, value in zip(values, values, strict=True)}
+    return {
+        text(name): value if isinstance(value, bytes) else str(value).encode()
+        for name, value in zip(values, values, strict=True)
+    }
 
 
 def texts(flat: Sequence[Any]) -> dict[str, str]:
@@ -65,7 +68,7 @@ def texts(flat: Sequence[Any]) -> dict[str, str]:
 
 
 def number(value: bytes | str | int | None, default: int = 0) -> int:
-    return int(value) if value not in (None, "", b"") else default  # type: ignore[arg-type]
+    return int(value) if value not in (None, "", b"") else default
 
 
 def fraction(value: bytes | str) -> float | None:
@@ -151,7 +154,8 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
     locality = list(dict.fromkeys(key.strip() for key in hint.locality if key.strip()))
     template_id = hint.template_id.strip()
     return [
-        kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy, len(excluded), *excluded, *locality,
+        kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,
+        len(excluded), *excluded, *locality,
     ]  # fmt: skip
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from scheduler import deadline
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeSnapshot
 from scheduler.domain.sandbox import SandboxEvent
-from scheduler.errors import DeadlineExceeded, InstanceMismatch, NodeNotListed, NotFound
+from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
 from scheduler.store import codec
 from scheduler.store.roster import apply_roster
 from scheduler.store.runner import Runner
@@ -72,7 +71,9 @@ class NodeStore:
         listed: dict[str, tuple[str, str]] = {}
         for first in range(0, len(ids), CHANGES_A_STEP):
             chunk = ids[first : first + CHANGES_A_STEP]
-            hashes = await client.pipeline([("HMGET", keys.node(node_id), "endpoint", "discovery") for node_id in chunk])
+            hashes = await client.pipeline(
+                [("HMGET", keys.node(node_id), "endpoint", "discovery") for node_id in chunk]
+            )
             for node_id, (endpoint, discovery) in zip(chunk, hashes, strict=True):
                 if discovery in (b"active", b"lingering"):
                     listed[node_id] = (codec.text(endpoint), codec.text(discovery))
@@ -96,7 +97,9 @@ class NodeStore:
         if status == "roster":
             members = set(roster or ())
             claimed = [sandbox_id for sandbox_id in map(codec.text, reply) if sandbox_id in members]
-            status, reply = await self._runner.run("record_heartbeat", *_arguments(heartbeat, digest, "listed", claimed))
+            status, reply = await self._runner.run(
+                "record_heartbeat", *_arguments(heartbeat, digest, "listed", claimed)
+            )
         if status == "unlisted":
             raise NodeNotListed(NOT_LISTED)
         generation = int(reply[0])

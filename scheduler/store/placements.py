@@ -41,7 +41,9 @@ class PlacementStore:
             raise _no_nodes(reply)
         if status == "conflict":
             found = codec.reservation(reservation_id, reply[0])
-            raise Conflict(f"the idempotency key belongs to a reservation that is {_why(found.state)}", reservation=found)
+            raise Conflict(
+                f"the idempotency key belongs to a reservation that is {_why(found.state)}", reservation=found
+            )
         if status == "overloaded":
             raise Overloaded("more reservations are due to expire than one call may work off; ask again")
         if status not in ("placed", "replayed"):

@@ -74,7 +74,10 @@ class ReservationStore:
             raise missing("reservation", reservation_id, reply)
         if status == "conflict":
             why, fields = codec.text(reply[0]), reply[1]
-            raise Conflict(f"the reservation is {why}" if " " not in why else why, reservation=codec.reservation(reservation_id, fields))
+            raise Conflict(
+                f"the reservation is {why}" if " " not in why else why,
+                reservation=codec.reservation(reservation_id, fields),
+            )
         if status != "ok":
             raise unexpected(script, status)
         replayed, orphaned, fields = reply

@@ -32,7 +32,9 @@ class Runner:
         self.clock = clock
         self.entropy: Callable[[], int] = fresh_entropy
 
-    async def run(self, script: str, *args: Argument, durable: bool = False, lagging: bool = False) -> tuple[str, list[Any]]:
+    async def run(
+        self, script: str, *args: Argument, durable: bool = False, lagging: bool = False
+    ) -> tuple[str, list[Any]]:
         """The status and the rest of the reply. `durable`: what is written must outlive the server;
         `lagging`: a read replica may answer."""
         now_ms = self.clock()

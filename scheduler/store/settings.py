@@ -123,7 +123,13 @@ class SettingsStore:
         content = encode(settings)
         values = [part for item in content.items() for part in item]
         status, reply = await self._runner.run(
-            "put_settings", replica_id, settings.revision, digest_of(content), secrets.token_hex(8), int(recovering), *values
+            "put_settings",
+            replica_id,
+            settings.revision,
+            digest_of(content),
+            secrets.token_hex(8),
+            int(recovering),
+            *values,
         )
         found = codec.texts(reply[0])
         differing = tuple(sorted(

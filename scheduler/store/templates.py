@@ -29,9 +29,7 @@ class TemplateStore:
 
     async def delete(self, template_id: str) -> None:
         key = self._keys.template(template_id)
-        removed, _ = await self._runner.client.pipeline(
-            [("DEL", key), ("ZREM", self._keys.templates, template_id)]
-        )
+        removed, _ = await self._runner.client.pipeline([("DEL", key), ("ZREM", self._keys.templates, template_id)])
         if not removed:
             raise NotFound(f"template {template_id!r} is not known")
 
@@ -41,9 +39,7 @@ class TemplateStore:
         client = self._runner.client
         ids = [
             codec.text(template_id)
-            for template_id in await client.command(
-                "ZRANGEBYLEX", self._keys.templates, start, "+", "LIMIT", 0, limit
-            )
+            for template_id in await client.command("ZRANGEBYLEX", self._keys.templates, start, "+", "LIMIT", 0, limit)
         ]
         if not ids:
             return (), None
