@@ -81,9 +81,11 @@ def _processors() -> list[Any]:
 
 def _rendering(as_json: bool, on_terminal: bool) -> list[Any]:
     if not as_json:
-        return [structlog.dev.ConsoleRenderer(colors=on_terminal)]
+        return [structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=structlog.dev.plain_traceback)]
+    # Without the values of local variables, which may hold what no log should.
+    traces = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [
-        structlog.processors.dict_tracebacks,
+        structlog.processors.ExceptionRenderer(traces),
         structlog.processors.EventRenamer("message"),
         _lead_with_what_happened,
         structlog.processors.JSONRenderer(ensure_ascii=False),
