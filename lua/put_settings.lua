@@ -17,7 +17,7 @@
 -- @include "include/clock"
 
 local now = open_clock(ARGV[1])
-local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch')
+local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms')
 
 -- Others that gave a sign of life and have not outlived it.
 local function others_alive()
@@ -42,6 +42,10 @@ if status == 'written' then
   local values = { unpack(ARGV, 7) }
   for _, value in ipairs({ 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
     values[#values + 1] = value
+  end
+  if stored.rebuilding_until_ms then
+    values[#values + 1] = 'rebuilding_until_ms'
+    values[#values + 1] = stored.rebuilding_until_ms
   end
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], unpack(values))
