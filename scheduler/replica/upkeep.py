@@ -1,7 +1,8 @@
 """What a replica does in the background. Intervals are jittered, so that replicas do not march in step.
 
-A ledger that cannot be reached is said once and once more when it is back, however often it was
-tried; anything that is not an error of ours ends the process, because it would be a defect.
+What fails is tried again, further and further apart; that it failed is said once, and once more when
+it works again. A defect is logged with its trace and costs its chore, not the replica: every replica
+would meet it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ async def keep_doing(chore: Chore) -> None:
             failures += 1
             if failures == 1:
                 log.warning("a chore failed; trying again", chore=chore.name, code=error.code, detail=error.detail)
+        except Exception:
+            failures += 1
+            log.exception("a chore is broken; trying again", chore=chore.name, failures=failures)
         else:
             if failures:
                 log.info("a chore works again", chore=chore.name, failures=failures)

@@ -1,0 +1,174 @@
+"""What a replica tells the ledger, and how a lost ledger is made whole; without processes, on both backends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.config import DiscoverySettings
+from scheduler.domain.node import DiscoveryState, NodeAddress
+from scheduler.domain.placement import Strategy
+from scheduler.domain.sandbox import Template
+from scheduler.domain.settings import LedgerSettings
+from scheduler.errors import NotRebuilt, StoreUnusable
+from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS, Membership
+from scheduler.service import Services, build_services
+from scheduler.store.ledger import Ledger
+from tests.conftest import OpenLedger
+from tests.support.backends import Backend
+from tests.support.clock import VirtualClock
+
+NODE_A = NodeAddress("node-a", "http://10.0.0.7:8000")
+NODE_B = NodeAddress("node-b", "http://10.0.0.8:8000")
+
+
+class Member:
+    """A replica without its process."""
+
+    def __init__(self, ledger: Ledger, name: str, settings: LedgerSettings, nodes: tuple[NodeAddress, ...]) -> None:
+        self.ledger = ledger
+        self.services: Services = build_services(ledger)
+        self.membership = Membership(ledger, self.services, settings, DiscoverySettings(nodes=nodes), name)
+
+    async def step(self) -> None:
+        await self.membership.step()
+
+    async def settings_shown(self) -> dict[str, Any]:
+        return (await self.services.readiness.check()).settings
+
+    async def listed(self) -> dict[str, tuple[str, DiscoveryState]]:
+        return {node.node_id: (node.endpoint, node.discovery) for node in await self.ledger.nodes.list()}
+
+
+class Members:
+    """Makes replicas of one domain."""
+
+    def __init__(self, open_ledger_on: OpenLedger, backend: Backend) -> None:
+        self._open = open_ledger_on
+        self._backend = backend
+
+    async def new(self, name: str, *nodes: NodeAddress, **settings: Any) -> Member:
+        return Member(await self._open(), name, LedgerSettings(**settings), nodes)
+
+    async def empty_the_ledger(self) -> None:
+        client = self._backend.client()
+        await client.flushall()
+        await client.aclose()
+
+
+@pytest.fixture
+def members(open_ledger_on: OpenLedger, backend: Backend) -> Members:
+    return Members(open_ledger_on, backend)
+
+
+async def test_the_first_replica_writes_what_it_was_configured_with(members: Members) -> None:
+    template = Template("base", 2, 4096)
+    member = await members.new("one", NODE_A, strategy=Strategy.LEAST_LOADED, templates={"base": template})
+    await member.step()
+    assert member.membership.joined
+    assert (await member.settings_shown())["status"] == "written"
+    assert await member.listed() == {"node-a": (NODE_A.endpoint, DiscoveryState.ACTIVE)}
+    assert await member.ledger.templates.get("base") == template
+
+
+async def test_an_alike_replica_joins_and_changes_nothing(members: Members) -> None:
+    await (await members.new("one", NODE_A)).step()
+    second = await members.new("two", NODE_A)
+    await second.step()
+    assert (await second.settings_shown())["status"] == "same"
+
+
+async def test_configured_nodes_are_added_and_moved_but_never_removed_or_woken(members: Members) -> None:
+    first = await members.new("one", NODE_A, NODE_B)
+    await first.step()
+    await first.ledger.nodes.set("node-a", NODE_A.endpoint, DiscoveryState.LINGERING)
+    moved = NodeAddress("node-a", "http://10.9.9.9:8000")
+    await (await members.new("two", moved)).step()
+    assert await first.listed() == {
+        "node-a": (moved.endpoint, DiscoveryState.LINGERING),
+        "node-b": (NODE_B.endpoint, DiscoveryState.ACTIVE),
+    }
+
+
+async def test_an_empty_list_of_nodes_replaces_nothing(members: Members) -> None:
+    first = await members.new("one", NODE_A)
+    await first.step()
+    await (await members.new("two")).step()
+    assert list(await first.listed()) == ["node-a"]
+
+
+async def test_other_settings_of_the_same_revision_wait_until_no_other_replica_is_alive(
+    members: Members, clock: VirtualClock
+) -> None:
+    first = await members.new("one", strategy=Strategy.RANDOM)
+    await first.step()
+    second = await members.new("two", strategy=Strategy.LEAST_LOADED)
+    await second.step()
+    assert not second.membership.joined
+    with pytest.raises(StoreUnusable) as refused:
+        await second.services.readiness.check()
+    assert refused.value.facts["settings"]["differing"] == ["strategy"]
+    clock.advance(SIGN_OF_LIFE_TTL_MS + 1)
+    await second.step()
+    assert (await second.settings_shown())["strategy"] == "least_loaded"
+
+
+async def test_a_replica_that_leaves_is_waited_for_no_longer(members: Members) -> None:
+    first = await members.new("one", strategy=Strategy.RANDOM)
+    await first.step()
+    await first.membership.leave()
+    second = await members.new("two", strategy=Strategy.LEAST_LOADED)
+    await second.step()
+    assert (await second.settings_shown())["status"] == "written"
+
+
+async def test_a_lower_revision_runs_on_the_ledgers_settings_and_a_change_is_noticed(members: Members) -> None:
+    old = await members.new("old", strategy=Strategy.RANDOM, revision=1)
+    await old.step()
+    await (await members.new("new", strategy=Strategy.LEAST_LOADED, revision=2)).step()
+    await old.step()
+    shown = await old.settings_shown()
+    assert (shown["status"], shown["strategy"], shown["differing"]) == ("adopted", "least_loaded", ["strategy"])
+
+
+async def test_an_emptied_ledger_gets_back_what_replicas_remember_and_says_it_is_being_rebuilt(
+    members: Members,
+) -> None:
+    member = await members.new("one", NODE_A)
+    await member.step()
+    await member.ledger.nodes.set("node-b", NODE_B.endpoint, DiscoveryState.LINGERING)
+    await member.membership.remember_discovery()
+    await members.empty_the_ledger()
+    await member.step()
+    assert await member.listed() == {
+        "node-a": (NODE_A.endpoint, DiscoveryState.ACTIVE),
+        "node-b": (NODE_B.endpoint, DiscoveryState.LINGERING),
+    }
+    assert (await member.settings_shown())["rebuilding"]
+    with pytest.raises(NotRebuilt):
+        await member.ledger.bindings.lookup("some-sandbox")
+
+
+async def test_the_memory_survives_that_another_replica_was_quicker_to_make_the_ledger_anew(members: Members) -> None:
+    member, other = await members.new("one"), await members.new("two")
+    await member.step()
+    await member.ledger.nodes.set("node-b", NODE_B.endpoint, DiscoveryState.ACTIVE)
+    await member.membership.remember_discovery()
+    await members.empty_the_ledger()
+    await other.step()  # it never saw node-b, and makes a ledger without it
+    member.membership._remember_after = 0.0
+    await member.membership.remember_discovery()
+    await member.step()
+    assert list(await member.listed()) == ["node-b"]
+
+
+async def test_a_second_replica_of_a_rebuilt_ledger_finds_it_as_it_should_be(members: Members) -> None:
+    first, second = await members.new("one", NODE_A), await members.new("two", NODE_A)
+    for member in (first, second):
+        await member.step()
+    await members.empty_the_ledger()
+    for member in (first, second, first, second):
+        await member.step()
+        assert member.membership.joined
+    assert list(await first.listed()) == ["node-a"]
