@@ -66,11 +66,19 @@ async def test_a_bad_hint_names_its_field(
     assert fake.calls == []
 
 
-@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e400", "2.0", "1e1"])
+@pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e400", "2.5", "-1.0", "4294967296.0"])
 async def test_numbers_that_are_no_whole_numbers_are_refused(fake_api: httpx.AsyncClient, token: str) -> None:
     body = f'{{"hint": {{"kind": "cold_sandbox", "cpu_count": {token}}}}}'
     answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
     assert answer.status_code in {400, 422}
+
+
+@pytest.mark.parametrize("token", ["2", "2.0", "0.2e1", "20e-1"])
+async def test_json_has_one_kind_of_number(fake_api: httpx.AsyncClient, token: str) -> None:
+    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    body = f'{{"hint": {{"kind": "cold_sandbox", "cpu_count": {token}}}}}'
+    answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
+    assert answer.json()["reservation"]["cpu_count"] == 2
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,17 @@ async def test_reservations_page_oldest_first(api: httpx.AsyncClient, node_a: st
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=0", "limit=1001", "limit=ten", "limit=1.0", "limit=%201", "state=lost", "cursor=next", "nod_id=a"],
+    [
+        "limit=0",
+        "limit=1001",
+        "limit=ten",
+        "limit=1.0",
+        "limit=%201",
+        "state=lost",
+        "cursor=next",
+        "nod_id=a",
+        "state=pending&state=settled",
+    ],
 )
 async def test_a_bad_query_is_told_by_name(api: httpx.AsyncClient, query: str) -> None:
     answer = await api.get(f"/v1/reservations?{query}")

@@ -57,6 +57,10 @@ class Edge:
             template = scope.get("route_template", "unmatched")
             elapsed = asyncio.get_running_loop().time() - started
             self._metrics.observe_http(method, template, answer.status, elapsed)
+            if answer.status != 503 and answer.status >= 500:
+                log.warning("request", method=method, route=template, status=answer.status, request_id=request_id)
+            else:
+                log.debug("request", method=method, route=template, status=answer.status, request_id=request_id)
 
     async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:

@@ -41,13 +41,21 @@ _ID_SCHEMA = {
     "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\u0000-\u0020\u007f-\u00a0][^\u0000-\u001f\u007f-\u009f]*$",
 }
 Id = Annotated[str, _documented(**_ID_SCHEMA)]
+# Checked against the node list, so any text may be said; only blank is wrong in itself.
+ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 OptionalId = Annotated[str, _documented(maxLength=ID_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]
 
-Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX)]
-ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX)]
-MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX)]
+
+def _whole_float(value: Any) -> Any:
+    # JSON knows one kind of number: 4096.0 is the whole number 4096, and some encoders write it so.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX), BeforeValidator(_whole_float)]
+ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX), BeforeValidator(_whole_float)]
+MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX), BeforeValidator(_whole_float)]
 
 
 @lru_cache(maxsize=1024)
@@ -79,4 +87,6 @@ def _whole(value: Any) -> Any:
     raise ValueError(f"a whole number from 1 to {PAGE_MAX}")
 
 
-PageLimit = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=PAGE_MAX)]
+PageLimit = Annotated[int, Field(ge=1, le=PAGE_MAX), BeforeValidator(_whole)]
+# Opaque to callers; what a list ordered by the ledger's sequence hands out looks like this.
+Cursor = Annotated[str, _documented(pattern="^[0-9]{0,16}$")]

@@ -12,7 +12,7 @@ told from a broken field (422), and the hot path validates bytes straight into t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,6 +22,7 @@ from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from pydantic_core import ValidationError
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -33,14 +34,14 @@ from scheduler.api.http.fields import Body, duration_ms
 from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, wants_msgpack
 from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
-from scheduler.api.http.problems import invalid_parameter
+from scheduler.api.http.problems import ERRORS_SHOWN, invalid_parameter
 from scheduler.api.http.views import reservation_view
 from scheduler.api.status import problem, status_of
 from scheduler.domain.duration import DURATION_FORM
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
 from scheduler.service import Services
-from scheduler.service.checks import ID_FORM, refuse
+from scheduler.service.checks import ID_FORM, refuse, shown
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 TIMEOUT_HEADER = "x-request-timeout"
@@ -222,14 +223,17 @@ async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
     return arguments
 
 
-def _read_query(plan: _Plan, given: Mapping[str, str], arguments: dict[str, Any]) -> None:
+def _read_query(plan: _Plan, given: QueryParams, arguments: dict[str, Any]) -> None:
     known = {parameter.wire_name for parameter in plan.query}
-    unknown = [
-        FieldError(name, given[name], "absent: there is no such parameter") for name in given if name not in known
+    items = given.multi_items()
+    # A mistyped filter would silently show everything, a mistyped `remove` do something else.
+    wrong = [
+        FieldError(name, shown(text), "absent: there is no such parameter") for name, text in items if name not in known
     ]
-    if unknown:
-        # A mistyped filter would silently show everything, a mistyped `remove` do something else.
-        raise InvalidRequest("unknown query parameter", unknown[:20])
+    names = [name for name, _ in items]
+    wrong += [FieldError(name, shown(given[name]), "given once") for name in known if names.count(name) > 1]
+    if wrong:
+        raise InvalidRequest("not valid: query parameters", wrong[:ERRORS_SHOWN])
     for parameter in plan.query:
         text = given.get(parameter.wire_name, "")
         if text:

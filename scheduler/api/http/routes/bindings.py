@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import BindingAnswer
-from scheduler.api.http.fields import Body, Id, Text
+from scheduler.api.http.fields import Body, Id, ListedEndpoint
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import address_view
 from scheduler.domain.node import NodeAddress
@@ -19,7 +19,7 @@ class AssignmentBody(Body):
     """The pair exactly as discovery lists it."""
 
     node_id: Id
-    endpoint: Text
+    endpoint: ListedEndpoint
 
 
 @router.get("/v1/bindings/{sandbox_id}", response_model=BindingAnswer, summary="Where a sandbox runs")

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import GroupsAnswer
-from scheduler.api.http.fields import PAGE_DEFAULT, PageLimit
+from scheduler.api.http.fields import PAGE_DEFAULT, Cursor, PageLimit
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import group_view
 
@@ -15,6 +15,6 @@ router = noun_router("groups")
 
 @router.get("/v1/groups", response_model=GroupsAnswer, summary="Open groups, most recently used first")
 @reach(FOR_GATEWAYS)
-async def list_groups(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: str | None = None) -> Any:
+async def list_groups(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: Cursor | None = None) -> Any:
     total, groups, next_cursor = await call.services.groups.list(limit, cursor)
     return {"total": total, "groups": [group_view(group) for group in groups], "cursor": next_cursor}

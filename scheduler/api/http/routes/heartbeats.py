@@ -85,7 +85,7 @@ class HeartbeatBody(Body):
     machine_info: MachineInfoBody | None = None
     sequence: ByteCount | None = None
     snapshot: SnapshotBody | None = None
-    sandbox_ids: list[str] | None = Field(default=None, max_length=ROSTER_MAX)
+    sandbox_ids: list[OptionalId] | None = Field(default=None, max_length=ROSTER_MAX)
     p2p_endpoint: P2pEndpointBody | None = None
 
     def as_heartbeat(self, node_id: str) -> Heartbeat:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import ReservationResultAnswer, ReservationsAnswer
-from scheduler.api.http.fields import PAGE_DEFAULT, Body, Duration, Id, PageLimit, Text, duration_ms
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, Text, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import reservation_result_view, reservation_view
 from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
@@ -79,7 +79,7 @@ async def list_reservations(
     node_id: Id | None = None,
     state: State | None = None,
     limit: PageLimit = PAGE_DEFAULT,
-    cursor: str | None = None,
+    cursor: Cursor | None = None,
 ) -> Any:
     wanted = None if state is None else ReservationState(state)
     found, next_cursor = await call.services.reservations.list(node_id, wanted, limit, cursor)

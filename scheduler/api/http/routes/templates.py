@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS
 from scheduler.api.http.answers import DeletedAnswer, TemplateAnswer, TemplatesAnswer
-from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, MemoryMb, PageLimit, Uint32
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, MemoryMb, OptionalId, PageLimit, Uint32
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import template_view
 from scheduler.domain.sandbox import Template
@@ -24,7 +24,7 @@ class TemplateBody(Body):
 
 @router.get("/v1/templates", response_model=TemplatesAnswer, summary="A page of templates")
 @reach(FOR_GATEWAYS)
-async def list_templates(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: str | None = None) -> Any:
+async def list_templates(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: OptionalId | None = None) -> Any:
     found, next_cursor = await call.services.templates.list(limit, cursor)
     return {"templates": [template_view(template) for template in found], "cursor": next_cursor}
 

@@ -1,0 +1,146 @@
+"""The OpenAPI document: complete, and true when a machine takes it at its word."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import fakeredis
+import httpx
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import CHECKS
+from schemathesis.generation import GenerationMode
+
+from scheduler.api.http import create_app
+from scheduler.domain.settings import LedgerSettings
+from scheduler.service import build_services
+from scheduler.store.ledger import StoreOptions, open_ledger
+
+DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.sampled_from(["30s", "1m30s", "24h"])
+schemathesis.openapi.format("duration-go", DURATIONS)
+schemathesis.openapi.format("uri", st.from_regex(r"\Ahttps?://[a-z0-9.-]{1,40}(:[0-9]{1,5})?(/[a-z0-9/]{0,20})?\Z"))
+
+# A short look in every run; `make soak` turns the profile up.
+EXAMPLES = 15
+
+# Every call API.md names.
+PATHS = {
+    "/v1/schedule": {"post"},
+    "/v1/explain": {"post"},
+    "/v1/hints": {"post"},
+    "/v1/reservations": {"get"},
+    "/v1/reservations/cancel": {"post"},
+    "/v1/reservations/{reservation_id}": {"get"},
+    "/v1/reservations/{reservation_id}/confirm": {"post"},
+    "/v1/reservations/{reservation_id}/cancel": {"post"},
+    "/v1/reservations/{reservation_id}/renew": {"post"},
+    "/v1/nodes": {"get", "put"},
+    "/v1/nodes/{node_id}": {"get", "put", "delete"},
+    "/v1/nodes/{node_id}/heartbeat": {"post"},
+    "/v1/nodes/{node_id}/events": {"post"},
+    "/v1/bindings/{sandbox_id}": {"get", "put"},
+    "/v1/templates": {"get"},
+    "/v1/templates/{template_id}": {"get", "put", "delete"},
+    "/v1/groups": {"get"},
+    "/v1/artifacts": {"get", "put", "delete"},
+    "/healthz": {"get"},
+    "/readyz": {"get"},
+}
+
+
+async def test_the_document_names_every_call(fake_api: httpx.AsyncClient) -> None:
+    document = (await fake_api.get("/openapi.json")).json()
+    assert {path: set(operations) for path, operations in document["paths"].items()} == PATHS
+
+
+async def test_every_call_documents_messagepack_and_problems(fake_api: httpx.AsyncClient) -> None:
+    document = (await fake_api.get("/openapi.json")).json()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            assert set(operation["responses"]["200"]["content"]) == {"application/json", "application/msgpack"}
+            assert "application/problem+json" in operation["responses"]["503"]["content"]
+            assert "Retry-After" in operation["responses"]["503"]["headers"]
+            assert set(operation.get("requestBody", {"content": {}})["content"]) in (
+                set(),
+                {"application/json", "application/msgpack"},
+            )
+
+
+class LiveServer:
+    """The application on a loopback port, over an embedded ledger, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self) -> None:
+        ledger = await open_ledger(options=StoreOptions(fake_server=fakeredis.FakeServer()))
+        await ledger.settings.put(LedgerSettings(), "test")
+        app = create_app(build_services(ledger))
+        self.server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+        # Bound and listening before anyone is told: a connection then waits for the server, not the server for it.
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        self._started.set()
+        await self.server.serve(sockets=[listening])
+        await ledger.close()
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        assert self._started.wait(30)
+        return f"http://127.0.0.1:{self.port}"
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self._thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def live_url() -> Iterator[str]:
+    with LiveServer() as url:
+        httpx.put(f"{url}/v1/nodes/node-a", json={"endpoint": "http://node-a:8000"}).raise_for_status()
+        yield url
+
+
+@pytest.fixture(scope="module")
+def live_schema(live_url: str) -> Any:
+    return schemathesis.openapi.from_url(f"{live_url}/openapi.json")
+
+
+WITHOUT_INPUT = {("/healthz", "get"), ("/readyz", "get")}
+
+# What JSON Schema cannot say, and the check that would need it to.
+BEYOND_THE_SCHEMA = {
+    ("/v1/schedule", "post"): "negative_data_rejection",  # a key is ignored, broken or not, when nothing is created
+    ("/v1/reservations", "get"): "negative_data_rejection",  # a blank filter is no filter
+    ("/v1/bindings/{sandbox_id}", "put"): "positive_data_acceptance",  # the pair must be one that is listed
+    ("/v1/nodes", "put"): "positive_data_acceptance",  # one id may not be listed with two endpoints
+    ("/v1/nodes/{node_id}", "delete"): "positive_data_acceptance",  # one of its two parameters, not both
+}
+
+OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in sorted(methods)]
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_what_the_document_allows_and_forbids_is_answered_as_it_says(
+    live_schema: Any, path: str, method: str, mode: GenerationMode
+) -> None:
+    if mode is GenerationMode.NEGATIVE and (path, method) in WITHOUT_INPUT:
+        pytest.skip("it takes nothing that could be wrong")
+    operation = live_schema[path][method]
+    excluded = [CHECKS.get_one(BEYOND_THE_SCHEMA[path, method])] if (path, method) in BEYOND_THE_SCHEMA else []
+
+    @settings(max_examples=EXAMPLES)
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        case.call_and_validate(excluded_checks=excluded)
+
+    ask()
