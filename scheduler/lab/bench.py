@@ -59,13 +59,14 @@ class PlacementCost:
 @dataclass(frozen=True, slots=True)
 class FleetCost:
     """What else one size of fleet costs. `churn_us`: a placement, by shapes in use, each of which has
-    to take in the changes of a fifth of the nodes first."""
+    to take in the changes of a fifth of the nodes first. `refusal_us`: None where the strategy refuses
+    nothing for lack of room."""
 
     nodes: int
     load_seconds: float
     first_use_us: float
     churn_us: dict[int, float]
-    refusal_us: float
+    refusal_us: float | None
     heartbeat_changed_us: float
     heartbeat_unchanged_us: float
 
@@ -204,8 +205,10 @@ class FleetBench:
             unchanged.append(await self._figures.script_us(reports))
         return middle(changed), middle(unchanged)
 
-    async def _refusal(self) -> float:
+    async def _refusal(self) -> float | None:
         """Every node full: no room anywhere, and the answer says why."""
+        if self._options.strategy is not Strategy.LEAST_LOADED:
+            return None
         await self._send(self._reports(range(self._node_count), full=True))
         request = _request(0)
         await self._expect_refusal(request)

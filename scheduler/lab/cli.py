@@ -116,8 +116,8 @@ def replay(
 def lifecycle(
     creates: Annotated[int, typer.Option(min=1, help="Sandboxes to create in each run.")] = 10_000,
     ending: Annotated[
-        str, typer.Option(metavar="A,B", help="How reservations end: explicit, events, counters.")
-    ] = "explicit,events,counters",
+        str, typer.Option(metavar="A,B", help="How reservations end: explicit, both, events, counters.")
+    ] = "explicit,both,events,counters",
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of 64 CPUs and 128 GiB.")] = 32,
     redis_addr: RedisAddress = None,
     report_interval: ReportInterval = "5s",

@@ -1,7 +1,8 @@
 """What does it cost not to tell the ledger how a placement ended?
 
-One fleet, one workload, three ways to end a reservation: told by id (`explicit`), guessed from the
-nodes' counters with sandbox events to help (`events`), guessed from the counters alone (`counters`).
+One fleet, one workload, four ways to end a reservation: told by id (`explicit`), the same with the
+nodes' sandbox events (`both`), guessed from the nodes' counters with those events to help (`events`),
+guessed from the counters alone (`counters`).
 The fleet is kept nearly full while sandboxes come and go, some image pulls fail (which no counter
 shows), some boots fail, some sandboxes fork (which the counters take for creates) and one node
 restarts in the middle.
@@ -35,8 +36,18 @@ class Ending(StrEnum):
     """How the ledger learns what became of a placement."""
 
     EXPLICIT = "explicit"
+    BOTH = "both"
     EVENTS = "events"
     COUNTERS = "counters"
+
+    @property
+    def told_by_id(self) -> bool:
+        """The gateway confirms or cancels."""
+        return self in (Ending.EXPLICIT, Ending.BOTH)
+
+    @property
+    def sends_events(self) -> bool:
+        return self in (Ending.BOTH, Ending.EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +113,7 @@ class LifecycleRun:
             NodeSpec(f"node-{number:03}", workload.node_cpu_count, workload.node_memory_mb)
             for number in range(workload.node_count)
         ]
-        options = replace(workload.fleet, sends_events=ending is Ending.EVENTS)
+        options = replace(workload.fleet, sends_events=ending.sends_events)
         self._fleet = Fleet(specs, surface, agenda, options)
         self._truth = Truth(self._fleet)
         self._created = 0
@@ -140,7 +151,7 @@ class LifecycleRun:
         cpu_count = self._random.choice((1, 2, 2, 4))
         size = Size(cpu_count, cpu_count * self._random.choice((1024, 1536, 2048)))
         hint = Hint(HintKind.COLD_SANDBOX, size.cpu_count, size.memory_mb, images=("registry.invalid/app:1",))
-        lifecycle = Lifecycle.EXPLICIT if self._ending is Ending.EXPLICIT else Lifecycle.HEARTBEAT
+        lifecycle = Lifecycle.EXPLICIT if self._ending.told_by_id else Lifecycle.HEARTBEAT
         try:
             decision = await self._surface.schedule(ScheduleRequest(hint=hint, lifecycle=lifecycle))
         except (NoNodes, Overloaded):
@@ -161,7 +172,7 @@ class LifecycleRun:
         node_id = decision.node.node_id
 
         async def answered(runs: bool) -> None:
-            if self._ending is Ending.EXPLICIT and decision.reservation is not None:
+            if self._ending.told_by_id and decision.reservation is not None:
                 reservation_id = decision.reservation.reservation_id
                 if runs:
                     await self._surface.confirm(reservation_id, sandbox_id)

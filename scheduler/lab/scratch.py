@@ -18,6 +18,7 @@ from scheduler.store.options import StoreOptions
 from scheduler.store.runner import Clock, server_clock
 
 EMBEDDED = "embedded"
+ERASE_SLICE = 1_000
 # Simulated nodes are silent while nothing changes; no run lasts as long as this.
 REPORT_TTL_MS = 10 * 365 * 86_400_000
 
@@ -55,4 +56,20 @@ async def scratch_ledger(
         await ledger.settings.put(settings, "lab")
         yield ledger
     finally:
-        await ledger.close()
+        try:
+            await erase(ledger)
+        finally:
+            await ledger.close()
+
+
+async def erase(ledger: Ledger) -> None:
+    """Delete every key of the ledger's domain, a slice at a time. The embedded one goes with the run."""
+    if ledger.client.embedded:
+        return
+    cursor, pattern = b"0", f"{ledger.keys.tag}*"
+    while True:
+        cursor, keys = await ledger.client.command("SCAN", cursor, "MATCH", pattern, "COUNT", ERASE_SLICE)
+        if keys:
+            await ledger.client.command("UNLINK", *keys)
+        if int(cursor) == 0:
+            return

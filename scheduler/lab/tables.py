@@ -99,7 +99,7 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
             f"{cost.load_seconds:.1f} s",
             f"{cost.first_use_us:,.0f}",
             *(f"{cost.churn_us[shapes]:,.1f}" for shapes in churned),
-            f"{cost.refusal_us:.1f}",
+            "–" if cost.refusal_us is None else f"{cost.refusal_us:.1f}",
             f"{cost.heartbeat_changed_us:.1f}",
             f"{cost.heartbeat_unchanged_us:.1f}",
         )

@@ -102,4 +102,4 @@ def test_the_bundled_trace_is_whole() -> None:
     trace = read_trace(BUNDLED_NODES, BUNDLED_REQUESTS)
     assert len(trace.nodes) == 5
     assert len(trace.requests) == 600
-    assert len({request.key for request in trace.requests}) == 8
+    assert len({request.key for request in trace.requests}) == 23
