@@ -1,0 +1,104 @@
+"""A whole scene: server, replicas, reporting nodes, callers at work and a watch over them. A test adds the fault."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.replicas.harness.callers import Callers, Workload, eventually
+from tests.replicas.harness.fleet import Fleet, NodeModel, large_nodes
+from tests.replicas.harness.history import History
+from tests.replicas.harness.judge import Evidence, Verdict, assert_kept, judge
+from tests.replicas.harness.observed import observed
+from tests.replicas.harness.rig import Rig
+from tests.replicas.harness.watcher import Watch, watching
+from tests.support.servers import RedisServer
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a scene is built. `addresses`: what the replicas are given, when that is not the server's own."""
+
+    replicas: int = 2
+    addresses: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    nodes: Sequence[NodeModel] = field(default_factory=large_nodes)
+    living: bool = False
+    report_seconds: float = 0.5
+    workload: Workload = Workload()
+
+
+@dataclass(slots=True)
+class Scene:
+    server: RedisServer
+    rig: Rig
+    fleet: Fleet
+    history: History
+    callers: Callers
+    watch: Watch
+    load: asyncio.Task[History]
+
+    async def more_answers(self, count: int, seconds: float = 60.0) -> None:
+        """Let the load go on until that many more placements are acknowledged."""
+        wanted = sum(1 for _ in self.history.acknowledged("schedule")) + count
+        await eventually(
+            lambda: self.load.done() or sum(1 for _ in self.history.acknowledged("schedule")) >= wanted,
+            f"{count} more placements; so far {self.history.tally()}",
+            seconds,
+        )
+
+    async def recovery_seconds(self, since: float, seconds: float = 60.0) -> float:
+        """From `since` until the end of the first placement that began later and was acknowledged."""
+        await eventually(
+            lambda: self.history.first_after(since) is not None, f"a placement; {self.history.tally()}", seconds
+        )
+        found = self.history.first_after(since)
+        assert found is not None
+        return found.ended - since
+
+    async def end_load(self) -> None:
+        self.callers.stop()
+        await self.load
+
+    async def verdict(self, fault: str, *, loss_allowed: bool = False, **figures: Any) -> Verdict:
+        """End the load, judge, and fail unless everything was kept."""
+        await self.end_load()
+        await self.rig.ready()
+        evidence = Evidence(
+            self.history, self.rig, self.server, self.fleet, self.watch, loss_allowed, self.fleet.domain
+        )
+        verdict = await judge(evidence)
+        assert_kept(verdict, evidence)
+        assert verdict.placed > 0
+        observed(fault, verdict, **figures)
+        return verdict
+
+
+@asynccontextmanager
+async def scene(server: RedisServer, setting: Setting = Setting()) -> AsyncIterator[Scene]:
+    """Everything running and every node known when the block begins."""
+    common = ("strategy=least_loaded", "shutdown.drain=200ms", *setting.settings)
+    addresses = setting.addresses or (server.url,)
+    async with Rig(*addresses, replicas=setting.replicas, settings=common) as rig:
+        fleet, history = Fleet(rig, setting.nodes, living=setting.living), History()
+        await fleet.discover()
+        callers = Callers(rig, history, setting.workload, fleet)
+        async with (
+            fleet.reporting(setting.report_seconds),
+            watching(server, admission=not setting.living, domain=fleet.domain) as watch,
+        ):
+            load = asyncio.create_task(callers.run())
+            try:
+                yield Scene(server, rig, fleet, history, callers, watch, load)
+            finally:
+                callers.stop()
+                load.cancel()
+                await asyncio.gather(load, return_exceptions=True)
+
+
+def now() -> float:
+    return time.monotonic()
