@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scheduler.domain.node import P2pEndpoint
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.observability.metrics import Metrics
-from scheduler.service.checks import clean_id, clean_optional_id, clean_text, required, trim
+from scheduler.service.checks import clean_id, clean_optional_id, required
 
 if TYPE_CHECKING:
     from scheduler.store.artifacts import ArtifactStore
@@ -61,7 +61,7 @@ def _clean_key(artifact: ArtifactKey) -> ArtifactKey:
     return ArtifactKey(
         cluster_id=clean_id("cluster_id", artifact.cluster_id),
         backend=clean_id("backend", artifact.backend),
-        key=clean_text("key", trim(artifact.key), most_bytes=KEY_BYTES_MAX),
+        key=clean_id("key", artifact.key, most_bytes=KEY_BYTES_MAX),
     )
 
 

@@ -74,14 +74,14 @@ def required(detail: str, **values: str) -> None:
         raise InvalidRequest(detail, blank)
 
 
-def clean_id(field: str, value: str) -> str:
-    """The trimmed id: 1 to 255 bytes of UTF-8 without control characters; any other Unicode is fine."""
+def clean_id(field: str, value: str, most_bytes: int = ID_BYTES_MAX) -> str:
+    """The trimmed id: at least one byte of UTF-8 without control characters; any other Unicode is fine."""
     if _PLAIN_ID.fullmatch(value):
         return value
     trimmed = trim(value)
     # Judged before trimming: a line feed after an id is more likely a mistake than padding.
-    if not trimmed or _UNFIT_CHARACTER.search(value) or len(trimmed.encode()) > ID_BYTES_MAX:
-        raise refuse(field, value, ID_FORM)
+    if not trimmed or _UNFIT_CHARACTER.search(value) or len(trimmed.encode()) > most_bytes:
+        raise refuse(field, value, f"1 to {most_bytes} bytes of text without control characters")
     return trimmed
 
 

@@ -18,6 +18,7 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.service.artifacts import KEY_BYTES_MAX
 from scheduler.service.checks import ENDPOINT_PATTERN
 
 __all__ = ["PAGE_DEFAULT"]
@@ -43,6 +44,7 @@ _ID_SCHEMA = {
 Id = Annotated[str, _documented(**_ID_SCHEMA)]
 # Checked against the node list, so any text may be said; only blank is wrong in itself.
 ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
+ArtifactName = Annotated[str, _documented(minLength=1, maxLength=KEY_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 OptionalId = Annotated[str, _documented(maxLength=ID_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]

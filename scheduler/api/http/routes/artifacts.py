@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from scheduler.access.roles import FOR_NODES, FOR_NODES_AND_GATEWAYS
 from scheduler.api.http.answers import ArtifactAnswer, PeersAnswer
-from scheduler.api.http.fields import Body, Id, OptionalId
+from scheduler.api.http.fields import ArtifactName, Body, Id, OptionalId
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import peers_view
 from scheduler.domain.sandbox import ArtifactKey
 
 router = noun_router("artifacts")
 
-Key = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 1024})]
-
 
 class ArtifactBody(Body):
     cluster_id: Id
     backend: Id
-    key: Key
+    key: ArtifactName
     node_id: Id
 
 
@@ -35,7 +31,7 @@ async def record_artifact(call: Call, body: ArtifactBody) -> Any:
 
 @router.delete("/v1/artifacts", response_model=ArtifactAnswer, summary="A node can no longer serve an artifact")
 @reach(FOR_NODES)
-async def forget_artifact(call: Call, cluster_id: Id, backend: Id, key: Key, node_id: Id) -> Any:
+async def forget_artifact(call: Call, cluster_id: Id, backend: Id, key: ArtifactName, node_id: Id) -> Any:
     call.act_for(node_id)
     await call.services.artifacts.forget(ArtifactKey(cluster_id, backend, key), node_id)
     return {"cluster_id": cluster_id, "backend": backend, "key": key, "node_id": node_id}
@@ -43,6 +39,8 @@ async def forget_artifact(call: Call, cluster_id: Id, backend: Id, key: Key, nod
 
 @router.get("/v1/artifacts", response_model=PeersAnswer, summary="Which ready nodes can serve an artifact")
 @reach(FOR_NODES_AND_GATEWAYS)
-async def lookup_artifact(call: Call, cluster_id: Id, backend: Id, key: Key, exclude_node_id: OptionalId = "") -> Any:
+async def lookup_artifact(
+    call: Call, cluster_id: Id, backend: Id, key: ArtifactName, exclude_node_id: OptionalId = ""
+) -> Any:
     artifact = ArtifactKey(cluster_id, backend, key)
     return peers_view(await call.services.artifacts.lookup(artifact, exclude_node_id))

@@ -1,0 +1,199 @@
+"""The client that ships with the package, against the real API and against a lossy way to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from scheduler.api.http import create_app
+from scheduler.client import NodeRefused, SchedulerClient
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.placement import Hint, HintKind
+from scheduler.domain.reservation import ReservationState
+from scheduler.errors import Conflict, InvalidRequest, NoNodes, NotFound, SchedulerError, StoreUnavailable
+from scheduler.service import Services
+from tests.http.conftest import list_node
+
+HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=2, memory_mb=1024, images=("i",))
+
+
+@pytest.fixture
+async def client(services: Services) -> AsyncIterator[SchedulerClient]:
+    transport = httpx.ASGITransport(create_app(services))
+    async with SchedulerClient("http://scheduler", transport=transport) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def two_nodes(api: httpx.AsyncClient) -> list[str]:
+    for node_id in ("node-a", "node-b"):
+        await list_node(api, node_id)
+    return ["node-a", "node-b"]
+
+
+async def states(api: httpx.AsyncClient) -> list[str]:
+    return [one["state"] for one in (await api.get("/v1/reservations")).json()["reservations"]]
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_create_places_starts_and_confirms(client: SchedulerClient, api: httpx.AsyncClient) -> None:
+    async def start(node: NodeAddress) -> str:
+        return f"sandbox-on-{node.node_id}"
+
+    sandbox_id = await client.create(HINT, start)
+    assert (await client.lookup(sandbox_id)).node_id == sandbox_id.removeprefix("sandbox-on-")
+    assert await states(api) == ["confirmed"]
+
+
+async def test_a_node_that_refuses_is_left_out_and_its_promise_given_back(
+    client: SchedulerClient, api: httpx.AsyncClient, two_nodes: list[str]
+) -> None:
+    tried: list[str] = []
+
+    async def start(node: NodeAddress) -> str:
+        tried.append(node.node_id)
+        if len(tried) == 1:
+            raise NodeRefused
+        return "s1"
+
+    await client.create(HINT, start)
+    assert sorted(tried) == two_nodes
+    assert await states(api) == ["cancelled", "confirmed"]
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_when_every_node_refuses_nothing_stays_promised(client: SchedulerClient, api: httpx.AsyncClient) -> None:
+    async def start(node: NodeAddress) -> str:
+        raise NodeRefused
+
+    with pytest.raises(NoNodes) as caught:
+        await client.create(HINT, start)
+    assert caught.value.reasons == {"excluded": 2}
+    with pytest.raises(NodeRefused):
+        await client.create(HINT, start, nodes_tried_max=1)
+    assert set(await states(api)) == {"cancelled"}
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_a_block_that_crashes_or_forgets_gives_its_promise_back(
+    client: SchedulerClient, api: httpx.AsyncClient
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with client.place(HINT):
+            1 / 0  # noqa: B018 - the crash
+    async with client.place(HINT):
+        pass
+    assert await states(api) == ["cancelled", "cancelled"]
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_a_cancelled_task_gives_its_promise_back_and_stays_cancelled(
+    client: SchedulerClient, api: httpx.AsyncClient
+) -> None:
+    entered = asyncio.Event()
+
+    async def create() -> None:
+        async with client.place(HINT):
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(create())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await states(api) == ["cancelled"]
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_errors_come_back_as_the_errors_they_were(client: SchedulerClient) -> None:
+    with pytest.raises(NotFound):
+        await client.lookup("nobody")
+    with pytest.raises(InvalidRequest) as invalid:
+        await client.confirm("r", "\x00")
+    assert invalid.value.facts["errors"][0]["field"] == "sandbox_id"
+    async with client.place(HINT) as placement:
+        await placement.confirm("s1")
+        with pytest.raises(Conflict) as conflict:
+            await client.cancel(placement.reservation.reservation_id)
+        assert conflict.value.facts["reservation"].state is ReservationState.CONFIRMED
+        with pytest.raises(Conflict):
+            await client.renew(placement.reservation.reservation_id, 1_000)
+
+
+async def test_renew_moves_the_deadline(client: SchedulerClient, two_nodes: list[str]) -> None:
+    async with client.place(HINT, reservation_ttl_ms=1_500) as placement:
+        renewed = await client.renew(placement.reservation.reservation_id, 90_000)
+        assert renewed.reservation.expires_at_ms == placement.reservation.created_at_ms + 90_000
+        await placement.confirm("s1")
+
+
+class LossyTransport(httpx.AsyncBaseTransport):
+    """Delivers every request, and loses the answers it is told to lose."""
+
+    def __init__(self, app: Any, lost: int) -> None:
+        self._inner = httpx.ASGITransport(app)
+        self._lost = lost
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        answer = await self._inner.handle_async_request(request)
+        if self._lost > 0:
+            self._lost -= 1
+            raise httpx.ReadError("connection reset")
+        return answer
+
+
+@pytest.mark.usefixtures("two_nodes")
+async def test_a_lost_answer_is_asked_for_again_and_reserves_once(services: Services, api: httpx.AsyncClient) -> None:
+    pauses: list[float] = []
+
+    async def no_sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    transport = LossyTransport(create_app(services), lost=2)
+    async with SchedulerClient("http://scheduler", transport=transport, sleep=no_sleep) as client:
+        decision = await client.schedule(HINT)
+    assert decision.replayed is True
+    assert await states(api) == ["pending"]
+    assert pauses == sorted(pauses)
+    assert len(pauses) == 2
+
+
+async def answering(answer: httpx.Response, **options: Any) -> tuple[SchedulerError, list[float]]:
+    """The error a client raises when every answer is this one, and how long it paused in between."""
+    pauses: list[float] = []
+
+    async def no_sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    transport = httpx.MockTransport(lambda request: answer)
+    async with SchedulerClient("http://scheduler", transport=transport, sleep=no_sleep, **options) as client:
+        with pytest.raises(SchedulerError) as caught:
+            await client.schedule(HINT)
+    return caught.value, pauses
+
+
+async def test_the_server_says_how_long_to_pause_and_the_client_gives_up_in_the_end() -> None:
+    problem = {"code": "store_unavailable", "detail": "gone", "status": 503}
+    answer = httpx.Response(503, json=problem, headers={"Retry-After": "2"})
+    error, pauses = await answering(answer, attempts=3)
+    assert isinstance(error, StoreUnavailable)
+    assert pauses == [2.0, 2.0]
+
+
+async def test_a_refusal_is_an_answer_and_not_asked_again() -> None:
+    problem = {"code": "no_nodes", "detail": "no nodes available", "candidates": 1, "reasons": {"unhealthy": 1}}
+    error, pauses = await answering(httpx.Response(503, json=problem, headers={"Retry-After": "1"}))
+    assert isinstance(error, NoNodes)
+    assert error.reasons == {"unhealthy": 1}
+    assert pauses == []
+
+
+async def test_what_a_balancer_answers_by_itself_is_an_unreachable_scheduler() -> None:
+    error, pauses = await answering(httpx.Response(502, text="<html>Bad Gateway</html>"))
+    assert isinstance(error, StoreUnavailable)
+    assert len(pauses) == 3
