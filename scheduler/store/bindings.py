@@ -16,6 +16,9 @@ class BindingStore:
     async def lookup(self, sandbox_id: str) -> Binding:
         """Raises NotFound, or NotRebuilt while a lost ledger is being rebuilt."""
         status, reply = await self._runner.run("lookup_binding", sandbox_id, lagging=True)
+        if status == "missing" and self._runner.client.reader is not self._runner.client:
+            # A read replica lags: what was recorded a moment ago must not be unknown.
+            status, reply = await self._runner.run("lookup_binding", sandbox_id)
         if status == "missing":
             raise missing("sandbox", sandbox_id, reply)
         node_id, endpoint, recorded_at_ms = reply
