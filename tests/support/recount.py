@@ -9,5 +9,5 @@ async def assert_ledger_is_sound(ledger: Ledger) -> None:
     """What `inspect check` would find: nothing."""
     from scheduler.inspection import recount
 
-    report = await recount(ledger)
-    assert not report.violations, "\n".join(str(violation) for violation in report.violations)
+    violations = await recount(ledger)
+    assert not violations, "\n".join(violations)

@@ -1,0 +1,19 @@
+-- @include "include/reply"
+-- What a recount finds wrong: {'recounted', subject, rule, detail, …}. A recount writes nothing.
+local findings = { 'recounted' }
+
+local function finding(subject, rule, detail)
+  findings[#findings + 1] = subject
+  findings[#findings + 1] = rule
+  findings[#findings + 1] = detail
+end
+
+-- Redis tells a missing value as false; a number or text as it would be shown.
+local function shown(value)
+  if value == false or value == nil then return 'nothing' end
+  return type(value) == 'number' and integer(value) or tostring(value)
+end
+
+local function is_open(state)
+  return state == 'pending' or state == 'confirmed'
+end

@@ -1,0 +1,49 @@
+-- @include "include/reservations"
+-- @include "include/findings"
+-- What a node's lists of reservations say, against the reservations themselves.
+
+local function about_reservation(id)
+  return as_table_of(reservation_key(id), 'node_id', 'state', 'reason', 'sandbox_id', 'cpu_count', 'memory_bytes',
+    'held_cpu', 'held_memory', 'held_count')
+end
+
+-- What the node's open reservations hold together: CPUs, bytes, sandboxes.
+local function recount_open(node_id, subject)
+  local cpu, memory, count = 0, 0, 0
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)) do
+    local reservation = about_reservation(id)
+    if not is_open(reservation.state) or reservation.node_id ~= node_id then
+      finding(subject, 'reservations', 'lists reservation ' .. id .. ' as open; it is ' .. shown(reservation.state)
+        .. ' on ' .. shown(reservation.node_id))
+    else
+      local held_cpu, held_memory, held_count = held_by(reservation)
+      cpu, memory, count = cpu + held_cpu, memory + held_memory, count + held_count
+      local sandbox_id = reservation.sandbox_id
+      if sandbox_id and redis.call('HGET', node_key(node_id, 'claims'), sandbox_id) ~= id then
+        finding(subject, 'claims', 'misses the claim of reservation ' .. id .. ' on sandbox ' .. sandbox_id)
+      end
+    end
+  end
+  return cpu, memory, count
+end
+
+local function recount_claims(node_id, subject)
+  local cpu, memory, count = recount_open(node_id, subject)
+  local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
+  for index = 1, #claims, 2 do
+    local sandbox_id, id = claims[index], claims[index + 1]
+    local reservation = about_reservation(id)
+    if not is_open(reservation.state) or reservation.node_id ~= node_id or reservation.sandbox_id ~= sandbox_id then
+      finding(subject, 'claims', 'sandbox ' .. sandbox_id .. ' is claimed by reservation ' .. id .. ', which is '
+        .. shown(reservation.state) .. ' with sandbox ' .. shown(reservation.sandbox_id))
+    end
+  end
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'acknowledged'), 0, -1)) do
+    local reservation = about_reservation(id)
+    if reservation.state ~= 'settled' or reservation.reason ~= 'counters' or reservation.sandbox_id then
+      finding(subject, 'acknowledged', 'reservation ' .. id .. ' is no longer one that counters settled unnamed: '
+        .. shown(reservation.state))
+    end
+  end
+  return cpu, memory, count
+end

@@ -1,0 +1,123 @@
+-- recount_node.lua: holds everything the ledger keeps about one node against what it stands for.
+-- Guarantee: one moment's truth, whatever else is going on; writes nothing.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: node_id  listed or not: of a node that is not, hardly anything may be left
+-- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'}
+-- Errors: none
+-- Cost: O(open reservations of the node)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/observe"
+-- @include "include/reservations"
+-- @include "include/findings"
+-- @include "include/recount_claims"
+-- @include "include/cpu_configs"
+
+-- Which sets a node of each pool stands in; in all others it must not.
+local MEMBER_OF = {
+  r = { candidates = true, ready = true }, c = { candidates = true }, u = { unhealthy = true, last_resort = true },
+  x = { unhealthy = true }, o = { over_limit = true }, l = { lingering = true }, w = { waiting = true },
+}
+local POOL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting' }
+local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused' }
+
+local settings = read_settings()
+if not settings then return { 'uninitialised' } end
+local now, node_id = open_clock(ARGV[1]), ARGV[2]
+local subject = 'node ' .. node_id
+local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting')
+local listed = redis.call('ZSCORE', key('nodes'), node_id)
+local row = row_of(node_id)
+
+local function score_in(set) return redis.call('ZSCORE', key(set), node_id) end
+
+local function recount_listing()
+  local discovered = known.discovery == 'active' or known.discovery == 'lingering'
+  if discovered and not listed then finding(subject, 'listing', 'is discovered but not among the nodes') end
+  if listed and not discovered then finding(subject, 'listing', 'is among the nodes but not discovered') end
+  if listed and not row then finding(subject, 'row', 'is listed but has no row') end
+  if row and not listed then finding(subject, 'row', 'has a row but is not listed') end
+  for _, set in ipairs(POOL_SETS) do
+    local belongs = row ~= nil and MEMBER_OF[row.pool] ~= nil and MEMBER_OF[row.pool][set] == true
+    if belongs and not score_in(set) then finding(subject, 'sets', 'is missing from ' .. set) end
+    if not belongs and score_in(set) then finding(subject, 'sets', 'does not belong in ' .. set) end
+  end
+end
+
+local function recount_sightings()
+  local seen, silent = score_in('seen'), score_in('silent')
+  local last = listed and known.last_seen_ms
+  if (seen and silent) or ((seen or silent) and not last) or (last and not seen and not silent) then
+    finding(subject, 'sightings', 'last seen ' .. shown(last) .. ', but in seen: ' .. shown(seen)
+      .. ', in silent: ' .. shown(silent))
+  elseif last and tonumber(seen or silent) ~= tonumber(last) then
+    finding(subject, 'sightings', 'last seen ' .. last .. ', listed with ' .. shown(seen or silent))
+  end
+end
+
+-- The pools a node may be in: one that fell silent is moved at the next look, not at once.
+local function acceptable_pools(over_limit)
+  local pools, last = {}, tonumber(known.last_seen_ms or '')
+  local overdue = last ~= nil and now - last > settings.report_ttl_ms
+  local fresh = pool_of(known.discovery, known.status, over_limit, false)
+  if known.waiting and fresh == 'c' then fresh = 'w' end
+  if not score_in('silent') then pools[fresh] = true end
+  if overdue or score_in('silent') then pools[pool_of(known.discovery, known.status, over_limit, true)] = true end
+  return pools
+end
+
+-- The row against the figures it was made of, under the settings in force.
+local function recount_row()
+  local ahead = settings.refresh_after and node_id > settings.refresh_after
+  if not row or not listed or ahead then return end
+  local expected = { pending_cpu = 0, pending_memory = 0, pending_count = 0 }
+  local over_limit = observe(expected, known.discovery, known.status, read_figures(node_id), false,
+    read_observation_settings())
+  if (known.over_limit or '') ~= (over_limit or '') then
+    finding(subject, 'limit', 'exceeds ' .. shown(over_limit) .. ', noted: ' .. shown(known.over_limit))
+  end
+  for _, name in ipairs(OBSERVED) do
+    if row[name] ~= expected[name] then
+      finding(subject, 'row', name .. ' is ' .. shown(row[name]) .. ', its report says ' .. shown(expected[name]))
+    end
+  end
+  if not acceptable_pools(over_limit)[row.pool] then
+    finding(subject, 'row', 'is in pool ' .. shown(row.pool) .. ', which its report, discovery and age contradict')
+  end
+end
+
+-- A node's CPU template takes part in its cluster's exactly as long as the node is observed.
+local function recount_cpu_config()
+  local kept = as_table_of(node_key(node_id, 'cpu_config'), 'listed', 'cluster_id', 'digest')
+  if not kept.listed then return end
+  local member = kept.digest .. ' ' .. node_id
+  local takes_part = redis.call('ZSCORE', cpu_configs_key(kept.cluster_id), member) ~= false
+  local expected = kept.listed == '1' and listed and known.last_seen_ms ~= nil
+  if takes_part ~= expected or (kept.listed == '1') ~= expected then
+    finding(subject, 'cpu_config', 'takes part in its cluster\'s CPU template although it should not, or the reverse')
+  end
+end
+
+local cpu, memory, count = recount_claims(node_id, subject)
+recount_listing()
+recount_sightings()
+recount_row()
+recount_cpu_config()
+if row and (row.pending_cpu ~= cpu or row.pending_memory ~= memory or row.pending_count ~= count) then
+  finding(subject, 'pending', string.format('its row counts %d CPUs, %d bytes, %d sandboxes as pending; '
+    .. 'its open reservations hold %d, %d, %d', row.pending_cpu, row.pending_memory, row.pending_count, cpu, memory, count))
+end
+if not listed then
+  local function left(part, until_done)
+    if redis.call('EXISTS', node_key(node_id, part)) == 1 and not (until_done and score_in(until_done)) then
+      finding(subject, 'orphan', 'is not listed, and nothing will ever clear its ' .. part)
+    end
+  end
+  left('acknowledged', 'removed')
+  left('sandboxes', 'forgotten')
+  left('artifacts')
+end
+return findings

@@ -1,0 +1,104 @@
+"""What kinds of key a domain has, and what keeps each of them from piling up.
+
+`docs/architecture.md` has the same table for people, with what each key holds. A key that none of these kinds
+matches is one that nothing explains.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from scheduler.store.keys import Keys
+
+
+class Bound(Enum):
+    """Why keys of a kind cannot pile up. JUDGED: a recount script compares them with their owner."""
+
+    ONE = "one of a kind"
+    JUDGED = "judged with what it belongs to"
+    TTL = "a TTL"
+    NODE = "its node is listed, or it has a TTL"
+    RESERVATION = "open and due to expire, or finished with a TTL"
+    SANDBOX = "an open reservation carries it, or it has a TTL"
+    SHAPE = "listed in shapes"
+    TEMPLATE = "listed in templates"
+    PARKED = "listed in artifact_backlog"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyKind:
+    """`name` as `Keys` has it; `holds` is what TYPE answers."""
+
+    name: str
+    holds: str
+    bound: Bound = Bound.ONE
+
+
+_KINDS = (
+    *(KeyKind(name, "hash") for name in ("settings", "cursors", "stats", "loads", "shapes", "bindings", "groups")),
+    *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs")),
+    *(KeyKind(name, "zset") for name in ("nodes", "seen", "silent", "removed", "forgotten", "replicas")),
+    *(KeyKind(name, "zset") for name in ("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering")),
+    *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned")),
+    *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts")),
+    *(KeyKind(name, "list") for name in ("journal", "artifact_backlog")),
+    KeyKind("sequence", "string"),
+    KeyKind("node:{}", "hash", Bound.NODE),
+    KeyKind("node:{}:cpu_config", "hash", Bound.NODE),
+    KeyKind("node:{}:explained", "zset", Bound.TTL),
+    KeyKind("node:{}:reservations", "zset", Bound.JUDGED),
+    KeyKind("node:{}:claims", "hash", Bound.JUDGED),
+    KeyKind("node:{}:acknowledged", "zset", Bound.JUDGED),
+    KeyKind("node:{}:sandboxes", "set", Bound.JUDGED),
+    KeyKind("node:{}:assigned", "zset", Bound.JUDGED),
+    KeyKind("node:{}:artifacts", "set", Bound.JUDGED),
+    KeyKind("shape:{}", "zset", Bound.SHAPE),
+    KeyKind("reservation:{}", "hash", Bound.RESERVATION),
+    KeyKind("sandbox:{}", "string", Bound.SANDBOX),
+    KeyKind("template:{}", "hash", Bound.TEMPLATE),
+    KeyKind("artifact:{}", "hash", Bound.JUDGED),
+    KeyKind("artifact_backlog:{}", "set or hash", Bound.PARKED),
+    KeyKind("cpu_configs:{}", "zset", Bound.JUDGED),
+    KeyKind("cpu_config_counts:{}", "hash", Bound.JUDGED),
+    KeyKind("cpu_config_result:{}", "hash", Bound.JUDGED),
+    KeyKind("lease:{}", "hash", Bound.TTL),
+)
+KEY_TABLE: Mapping[str, KeyKind] = {kind.name: kind for kind in _KINDS}
+
+# Names that begin alike: the longer one first, so that `node:{}:claims` is not read as a node called so.
+_BY_ID = [kind for kind in _KINDS if "{}" in kind.name and not kind.name.startswith("node:")]
+_NODE_PARTS = {kind.name.removeprefix("node:{}:") for kind in _KINDS if kind.name.startswith("node:{}:")}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKey:
+    """A key of the domain: its full `key`, its kind, and the id in it ("" when there is one of a kind)."""
+
+    key: str
+    kind: KeyKind
+    identity: str = ""
+
+
+def explain_key(keys: Keys, key: str) -> FoundKey | None:
+    """What `key` is; None when nothing explains it."""
+    name = keys.name_of(key)
+    if name is None:
+        return None
+    if name in KEY_TABLE and "{}" not in name:
+        return FoundKey(key, KEY_TABLE[name])
+    if name.startswith("node:"):
+        node, _, part = name.removeprefix("node:").partition(":")
+        kind = KEY_TABLE.get(f"node:{{}}:{part}" if part else "node:{}")
+        return FoundKey(key, kind, _node_id(node)) if kind and node and part in _NODE_PARTS | {""} else None
+    for kind in _BY_ID:
+        before = kind.name.removesuffix("{}")
+        if name.startswith(before) and len(name) >= len(before):
+            return FoundKey(key, kind, name.removeprefix(before))
+    return None
+
+
+def _node_id(escaped: str) -> str:
+    return re.sub("%(25|3A)", lambda found: "%" if found[1] == "25" else ":", escaped)

@@ -1,0 +1,221 @@
+"""The whole ledger counted anew: does what it says add up, and is every key explained?
+
+Each node, reservation, binding, group, artifact and slice of an index is judged by a script that reads it at one
+moment (`lua/recount_*.lua`), so a check is right under load. What is found is reported only if a second look finds
+it again. Nothing is written.
+
+    keys          SCAN: unknown ones, and what keeps each from piling up
+    nodes         row ↔ report, settings, sets, open reservations, claims
+    reservations  hash ↔ lists, deadline, node, name
+    bindings      sandbox ↔ roster or assignment, both ways
+    groups        charges ↔ reservations
+    artifacts     provider ↔ offer, both ways
+    shapes        index ↔ rows
+    totals        sizes of lists that must agree
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.inspection.finding import Finding, findings_in
+from scheduler.inspection.key_bounds import judge_keys
+from scheduler.inspection.key_table import FoundKey, explain_key
+from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of
+from scheduler.store import codec
+from scheduler.store.ledger import Ledger
+
+RESERVATIONS_AT_ONCE = 200
+ARTIFACTS_AT_ONCE = 200
+GROUP_ATTEMPTS = 5
+
+_NODE_LISTS = ("nodes", "candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering", "over_limit")
+_SIGHTINGS = ("seen", "silent")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`violations` held up on a second look. `looked_at` counts what was judged."""
+
+    violations: tuple[Finding, ...] = ()
+    looked_at: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+async def recount(ledger: Ledger) -> list[str]:
+    """What is wrong with the ledger, one sentence each; empty when all of it adds up."""
+    return [str(violation) for violation in (await check(ledger)).violations]
+
+
+async def check(ledger: Ledger) -> Report:
+    """`recount` with what was looked at. Raises StoreUnavailable when the ledger was never opened."""
+    first = Look(ledger)
+    found = await first.everything()
+    if not found:
+        return Report((), dict(first.looked_at))
+    suspicious = {finding.identity for finding in found}
+    again = await Look(ledger).everything()
+    standing = tuple(sorted({finding for finding in again if finding.identity in suspicious}))
+    return Report(standing, dict(first.looked_at))
+
+
+class Look:
+    """One pass over everything. Keys that were scanned lead to what they belong to, listed or not."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._keys: dict[str, list[FoundKey]] = defaultdict(list)
+        self._found: list[Finding] = []
+        self.looked_at: Counter[str] = Counter()
+
+    async def everything(self) -> list[Finding]:
+        await self._scan_keys()
+        await self._nodes()
+        await self._reservations()
+        await self._bindings()
+        await self._groups()
+        await self._templates()
+        await self._artifacts()
+        await self._shapes()
+        await self._judge("totals", "recount_totals", self._clusters())
+        return self._found
+
+    async def _judge(self, what: str, script: str, arguments: Sequence[str], judged: int = 1) -> str:
+        """Runs one recount script, keeps what it found, and gives its status."""
+        status, reply = await self._ledger.runner.run(script, *arguments)
+        self.looked_at[what] += judged
+        if status == "recounted":
+            self._found += findings_in(reply)
+        return status
+
+    # -- keys -------------------------------------------------------------------------------------------------
+
+    async def _scan_keys(self) -> None:
+        seen: set[str] = set()
+        async for page in keys_of(self._ledger):
+            fresh = [key for key in dict.fromkeys(page) if key not in seen]
+            seen.update(fresh)
+            explained = []
+            for key in fresh:
+                found = explain_key(self._ledger.keys, key)
+                if found is None:
+                    self._found.append(Finding(f"key {key}", "unknown", "is one that nothing explains"))
+                else:
+                    explained.append(found)
+                    self._keys[found.kind.name].append(found)
+            for some in in_slices(explained, SLICE):
+                self._found += await judge_keys(self._ledger, some)
+        self.looked_at["keys"] = len(seen)
+
+    def _ids(self, *kinds: str) -> Iterable[str]:
+        """The ids in the scanned keys of these kinds."""
+        return (found.identity for kind in kinds for found in self._keys[kind])
+
+    def _clusters(self) -> list[str]:
+        return sorted(set(self._ids("cpu_configs:{}", "cpu_config_counts:{}", "cpu_config_result:{}")))
+
+    # -- what scripts judge -----------------------------------------------------------------------------------
+
+    async def _nodes(self) -> None:
+        node_parts = [kind for kind in self._keys if kind.startswith("node:{}")]
+        node_ids = set(self._ids(*node_parts))
+        for name in (*_NODE_LISTS, *_SIGHTINGS):
+            node_ids.update([node_id async for node_id in self._members("ZSCAN", name)])
+        node_ids.update([node_id async for node_id in self._members("HSCAN", "loads")])
+        for node_id in sorted(node_ids):
+            await self._judge("nodes", "recount_node", [node_id])
+
+    def _members(self, command: str, name: str) -> AsyncIterator[str]:
+        return members_of(self._ledger, command, self._ledger.keys.named(name))
+
+    async def _reservations(self) -> None:
+        ids = dict.fromkeys(self._ids("reservation:{}"))
+        for name in ("reservations", "expiry", "finished"):
+            ids |= dict.fromkeys([reservation_id async for reservation_id in self._members("ZSCAN", name)])
+        for some in in_slices(ids, RESERVATIONS_AT_ONCE):
+            await self._judge("reservations", "recount_reservations", some, len(some))
+
+    async def _bindings(self) -> None:
+        pairs = [("", sandbox_id) async for sandbox_id in self._members("HSCAN", "bindings")]
+        pairs += [("", sandbox_id) async for sandbox_id in self._members("ZSCAN", "assigned")]
+        for kind, command in (("node:{}:sandboxes", "SSCAN"), ("node:{}:assigned", "ZSCAN")):
+            for found in self._keys[kind]:
+                listed = members_of(self._ledger, command, found.key)
+                pairs += [(found.identity, sandbox_id) async for sandbox_id in listed]
+        await self._judge_pairs("bindings", "recount_bindings", pairs, SLICE)
+
+    async def _judge_pairs(self, what: str, script: str, pairs: Iterable[tuple[str, str]], at_once: int) -> None:
+        for some in in_slices(pairs, at_once):
+            await self._judge(what, script, [part for pair in some for part in pair], len(some))
+
+    async def _templates(self) -> None:
+        keys, client = self._ledger.keys, self._ledger.client
+        listed = [template_id async for template_id in self._members("ZSCAN", "templates")]
+        for some in in_slices(listed, SLICE):
+            there = await client.pipeline([("EXISTS", keys.template(template_id)) for template_id in some])
+            for template_id, exists in zip(some, there, strict=True):
+                if not int(exists):
+                    self._found.append(Finding(f"template {template_id}", "absent", "is listed but does not exist"))
+
+    async def _artifacts(self) -> None:
+        pairs = [("", artifact) for artifact in self._ids("artifact:{}")]
+        pairs += [("", artifact) async for artifact in self._members("ZSCAN", "artifacts")]
+        for found in self._keys["node:{}:artifacts"]:
+            pairs += [(found.identity, artifact) async for artifact in members_of(self._ledger, "SSCAN", found.key)]
+        await self._judge_pairs("artifacts", "recount_artifacts", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
+
+    async def _shapes(self) -> None:
+        node_ids = sorted([node_id async for node_id in self._members("ZSCAN", "nodes")], key=str.encode)
+        starts = ["", *node_ids[SLICE - 1 :: SLICE]]
+        async for shape in self._members("HSCAN", "shapes"):
+            for after in starts:
+                if await self._judge("shapes", "recount_shape", [shape, after]) == "unfinished":
+                    break
+
+    async def _groups(self) -> None:
+        names = [key async for key in self._members("HSCAN", "groups")]
+        names += [key async for key in self._members("ZSCAN", "groups:recent")]
+        if not names:
+            return
+        charges = _Charges(self._ledger)
+        for name in dict.fromkeys(names):
+            for _ in range(GROUP_ATTEMPTS):
+                await charges.read_on()
+                if await self._judge("groups", "recount_group", [name, *charges.of(name)]) != "moved":
+                    break
+
+
+class _Charges:
+    """Which reservations name which group, by sequence as far as it was read."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._by_group: dict[str, list[str]] = defaultdict(list)
+        self._walked_to = 0
+
+    def of(self, group_key: str) -> list[str]:
+        """The arguments of recount_group."""
+        return [str(self._walked_to), *self._by_group[group_key]]
+
+    async def read_on(self) -> None:
+        keys, client = self._ledger.keys, self._ledger.client
+        while True:
+            after = f"({self._walked_to}"
+            page = await client.command(
+                "ZRANGEBYSCORE", keys.reservations, after, "+inf", "WITHSCORES", "LIMIT", 0, SLICE
+            )
+            if not page:
+                return
+            ids = [codec.text(reservation_id) for reservation_id in page[0::2]]
+            groups = await client.pipeline([("HGET", keys.reservation(found), "group_key") for found in ids])
+            for reservation_id, group_key in zip(ids, groups, strict=True):
+                if group_key is not None:
+                    self._by_group[codec.text(group_key)].append(reservation_id)
+            self._walked_to = int(float(page[-1]))
+            if len(ids) < SLICE:
+                return
