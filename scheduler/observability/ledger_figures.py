@@ -10,7 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from scheduler.domain.node import Node
+from scheduler.domain.reservation import ReservationState
 
+_STATES = frozenset(ReservationState)
 OBSERVED_STATUSES = ("ready", "connecting", "unhealthy", "lingering", "unspecified")
 
 # Nodes shown one by one; the others are summed under `_other`, so the label set stays bounded.
@@ -88,7 +90,7 @@ def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:
     closed = CounterMetricFamily("agentenv_scheduler_groups_closed", "Groups closed, by reason", labels=["reason"])
     others = CounterMetricFamily("agentenv_scheduler_ledger_events", "Other counters of the domain", labels=["event"])
     for name, count in sorted(stats.items()):
-        if name.startswith("reservations_"):
+        if name.removeprefix("reservations_") in _STATES:
             reached.add_metric([name.removeprefix("reservations_")], count)
         elif name.startswith("groups_closed_"):
             closed.add_metric([name.removeprefix("groups_closed_")], count)
