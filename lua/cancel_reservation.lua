@@ -32,9 +32,7 @@ if not reservation then
   return { 'ok', '0', '0', redis.call('HGETALL', reservation_key(id)) }
 end
 
-if (reservation.state == 'pending' or reservation.state == 'confirmed') and tonumber(reservation.expires_at_ms) <= now then
-  expire_reservation(reservation, now)
-end
+end_when_due(reservation, now)
 local replayed, conflict = reservation.state == 'cancelled', nil
 if reservation.sandbox_told == '1' and reservation.state ~= 'expired' and not replayed then
   conflict = reservation.state == 'settled' and 'settled' or 'confirmed'

@@ -40,20 +40,13 @@ if told and (reservation.state == 'confirmed' or reservation.state == 'settled')
 end
 
 -- Write.
-if (reservation.state == 'pending' or reservation.state == 'confirmed') and tonumber(reservation.expires_at_ms) <= now then
-  expire_reservation(reservation, now)
-end
+end_when_due(reservation, now)
 if other then lose_name(other, now) end
 local deadline = now + settings.placement_reservation_ttl_ms
 local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id
-if misnamed then
-  redis.call('HDEL', node_key(reservation.node_id, 'claims'), reservation.sandbox_id)
-  redis.call('DEL', key('sandbox:' .. reservation.sandbox_id))
-  reservation.sandbox_id = nil
-end
+if misnamed then drop_name(reservation) end
 local orphaned = reservation.state == 'expired'
-local node_gone = orphaned and reservation.reason == 'node_removed'
-if node_gone then
+if orphaned and given_up(reservation.node_id, now) then
   reservation.state = 'settled'
   redis.call('HSET', reservation_key(id), 'state', 'settled', 'orphaned', 1)
 elseif orphaned or (misnamed and reservation.state == 'settled') then

@@ -17,7 +17,7 @@ if not binding_ttl_ms then return { 'uninitialised' } end
 local now = open_clock(ARGV[1])
 local binding = binding_of(ARGV[2])
 if not binding then return missing(now) end
-local node = as_table_of(node_key(binding.node_id), 'endpoint', 'last_seen_ms')
-local last_seen_ms = tonumber(node.last_seen_ms or '')
+local node = as_table_of(node_key(binding.node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')
+local last_seen_ms = tonumber(node.last_seen_ms or node.last_heard_ms or '')
 if not node.endpoint or valid_until(binding, ARGV[2], last_seen_ms, binding_ttl_ms) <= now then return missing(now) end
 return { 'bound', binding.node_id, node.endpoint, integer(binding.recorded_at_ms) }

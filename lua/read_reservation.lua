@@ -17,8 +17,6 @@ if not read_settings() then return { 'uninitialised' } end
 local now = open_clock(ARGV[1])
 local reservation = read_reservation(ARGV[2])
 if not reservation then return missing(now) end
-if (reservation.state == 'pending' or reservation.state == 'confirmed') and tonumber(reservation.expires_at_ms) <= now then
-  expire_reservation(reservation, now)
-  save_rows()
-end
+end_when_due(reservation, now)
+save_rows()
 return { 'ok', redis.call('HGETALL', reservation_key(ARGV[2])) }

@@ -80,6 +80,7 @@ end
 
 function handlers.delete(sandbox_id)
   local reservation = reservation_named(sandbox_id)
+  if reservation then end_when_due(reservation, now) end
   if reservation and reservation.node_id == node_id
     and (reservation.state == 'pending' or reservation.state == 'confirmed') then
     finish_reservation(reservation, 'settled', 'deleted', now)

@@ -44,6 +44,9 @@ local settings = read_settings()
 if not settings then return { 'uninitialised' } end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
+-- What is due has ended before this report, and takes no credit of it.
+expire_due(now, EXPIRY_SLICE)
+save_rows()
 local node_id, instance, sequence, digest = ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
   'last_seen_ms', 'create_successes', 'allocated_cpu', 'allocated_memory_bytes', 'roster_digest', 'roster_edits',
@@ -111,7 +114,7 @@ end
 for index = 24, 23 + details do fields[#fields + 1] = ARGV[index] end
 redis.call('HSET', node_key(node_id), unpack(fields))
 redis.call('HDEL', node_key(node_id), 'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu',
-  'explained_any_memory', 'waiting')
+  'explained_any_memory', 'waiting', 'last_heard_ms')
 redis.call('ZADD', key('seen'), integer(now), node_id)
 redis.call('ZREM', key('silent'), node_id)
 redis.call('ZREM', key('forgotten'), node_id)

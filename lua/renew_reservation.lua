@@ -21,10 +21,8 @@ local now = open_clock(ARGV[1])
 local id = ARGV[2]
 local reservation = read_reservation(id)
 if not reservation then return missing(now) end
-if reservation.state == 'pending' and tonumber(reservation.expires_at_ms) <= now then
-  expire_reservation(reservation, now)
-  save_rows()
-end
+end_when_due(reservation, now)
+save_rows()
 if reservation.state ~= 'pending' then
   return { 'conflict', reservation.state, redis.call('HGETALL', reservation_key(id)) }
 end

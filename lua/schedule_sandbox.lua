@@ -48,7 +48,7 @@ local function replay()
   local fields = redis.call('HGETALL', reservation_key(reservation_id))
   local reservation = as_table(fields)
   local over = reservation.state == 'cancelled' or reservation.state == 'expired'
-    or (reservation.state == 'pending' and tonumber(reservation.expires_at_ms) <= now)
+    or (reservation.state == 'pending' and (tonumber(reservation.expires_at_ms) <= now or given_up(reservation.node_id, now)))
   if over or reservation.fingerprint ~= ARGV[3] then return { 'conflict', fields } end
   return { 'replayed', reservation.node_id, endpoint_of(reservation.node_id), reservation.strategy,
     reservation.degraded or '0', fields }

@@ -12,7 +12,7 @@ local function release_removed(node_id, now)
   for _, id in ipairs(ids) do
     local reservation = read_reservation(id)
     if reservation then
-      finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
+      end_when_due(reservation, now)
     else
       redis.call('ZREM', node_key(node_id, 'reservations'), id)
     end
@@ -52,12 +52,15 @@ end
 -- `waiting` among them means it was known before the ledger was lost and may not admit yet.
 local function list_node(node_id, endpoint, discovery, now, about)
   local node = node_key(node_id)
-  local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting')
+  local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'last_heard_ms')
   local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
   if returning then
     settle_absence(node_id, now)
     redis.call('DEL', node)
     redis.call('ZADD', key('nodes'), 0, node_id)
+    -- Its observation is gone, but its sandboxes are still found by what it told before it left.
+    local heard_ms = known.last_seen_ms or known.last_heard_ms
+    if heard_ms then redis.call('HSET', node, 'last_heard_ms', heard_ms) end
     known = { waiting = about and about.waiting }
   end
   redis.call('HSET', node, 'endpoint', endpoint, 'discovery', discovery)
@@ -77,10 +80,11 @@ end
 -- report_ttl, its bindings for binding_ttl, so that a flap frees nothing that is being created.
 local function delist_node(node_id, now, settings)
   local node = node_key(node_id)
-  local known = as_table_of(node_key(node_id), 'endpoint', 'last_seen_ms')
+  local known = as_table_of(node_key(node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')
+  local heard_ms = known.last_seen_ms or known.last_heard_ms
   redis.call('DEL', node)
   redis.call('HSET', node, 'endpoint', known.endpoint or '', 'discovery', 'removed', 'removed_at_ms', integer(now))
-  if known.last_seen_ms then redis.call('HSET', node, 'last_seen_ms', known.last_seen_ms) end
+  if heard_ms then redis.call('HSET', node, 'last_seen_ms', heard_ms) end
   redis.call('PEXPIRE', node, integer(math.max(settings.report_ttl_ms, settings.binding_ttl_ms) + 3600000))
   for _, set in ipairs({ 'nodes', 'seen', 'silent' }) do redis.call('ZREM', key(set), node_id) end
   redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)

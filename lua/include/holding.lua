@@ -25,3 +25,11 @@ local function release(reservation)
   end
   reservation.held_cpu, reservation.held_memory, reservation.held_count = 0, 0, 0
 end
+
+-- Whether a node left discovery and did not come back in time. One whose absence was worked off
+-- already has no entry in `removed` any more.
+local function given_up(node_id, now)
+  if row_of(node_id) then return false end
+  local at = redis.call('ZSCORE', key('removed'), node_id)
+  return not at or tonumber(at) <= now, tonumber(at or '0')
+end

@@ -22,6 +22,17 @@ local function name_reservation(reservation, sandbox_id, told)
   end
 end
 
+-- A name that is another reservation's by now is left to it.
+local function drop_name(reservation)
+  local sandbox_id = reservation.sandbox_id
+  if redis.call('GET', key('sandbox:' .. sandbox_id)) == reservation.reservation_id then
+    redis.call('DEL', key('sandbox:' .. sandbox_id))
+    redis.call('HDEL', node_key(reservation.node_id, 'claims'), sandbox_id)
+  end
+  redis.call('HDEL', reservation_key(reservation.reservation_id), 'sandbox_id', 'sandbox_told')
+  reservation.sandbox_id, reservation.sandbox_told = nil, nil
+end
+
 -- Counts again after it had ended: a late confirm, or a name that turned out to be another's.
 local function reopen(reservation, state, expires_at_ms)
   local id, node_id = reservation.reservation_id, reservation.node_id
@@ -40,13 +51,9 @@ end
 -- Takes a provisional name away. What it settled is undone: the reservation counts again under its
 -- old deadline, and ends at once when that has passed.
 local function lose_name(reservation, now)
-  local id, node_id, sandbox_id = reservation.reservation_id, reservation.node_id, reservation.sandbox_id
-  redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
-  redis.call('DEL', key('sandbox:' .. sandbox_id))
-  redis.call('HDEL', reservation_key(id), 'sandbox_id', 'sandbox_told')
-  reservation.sandbox_id, reservation.sandbox_told = nil, nil
+  drop_name(reservation)
   if reservation.state == 'settled' then reopen(reservation, 'pending', tonumber(reservation.expires_at_ms)) end
-  if tonumber(reservation.expires_at_ms) <= now then expire_reservation(reservation, now) end
+  end_when_due(reservation, now)
 end
 
 -- What a report with a roster says of one claim of its node.
@@ -63,6 +70,10 @@ local function judge_claim(node_id, sandbox_id, listed, settings, now, credit)
     end
     finish_reservation(reservation, 'settled', 'listed', now)
   elseif reservation.state == 'confirmed' and now - tonumber(reservation.confirmed_at_ms) >= settings.binding_grace_ms then
+    -- It was open since the last report, so what grew may have been its sandbox.
+    if credit and reservation.lifecycle == 'explicit' then
+      reduce_credit(credit, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes))
+    end
     finish_reservation(reservation, 'settled', 'gone', now)
     unbind(node_id, sandbox_id)
   end

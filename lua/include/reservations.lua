@@ -84,13 +84,26 @@ local function expire_reservation(reservation, now)
   end
 end
 
+-- Ends a reservation that time has ended, swept or not: by its deadline, or with its node, whichever
+-- came first. Every script that looks at one reservation asks this before anything else.
+local function end_when_due(reservation, now)
+  if reservation.state ~= 'pending' and reservation.state ~= 'confirmed' then return end
+  local deadline = tonumber(reservation.expires_at_ms)
+  local node_is_gone, gone_at = given_up(reservation.node_id, now)
+  if node_is_gone and gone_at < deadline then
+    finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
+  elseif deadline <= now then
+    expire_reservation(reservation, now)
+  end
+end
+
 -- Works off the head of `expiry`. False: more are due than one call may handle.
 local function expire_due(now, slice)
   local due = redis.call('ZRANGEBYSCORE', key('expiry'), '-inf', integer(now), 'LIMIT', 0, slice)
   for _, reservation_id in ipairs(due) do
     local reservation = read_reservation(reservation_id)
     if reservation then
-      expire_reservation(reservation, now)
+      end_when_due(reservation, now)
     else
       redis.call('ZREM', key('expiry'), reservation_id)
     end
