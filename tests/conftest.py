@@ -36,6 +36,7 @@ _COMMON: dict[str, Any] = {
 }
 hypothesis_settings.register_profile("quick", max_examples=20, **_COMMON)
 hypothesis_settings.register_profile("default", max_examples=60, **_COMMON)
+hypothesis_settings.register_profile("long", max_examples=600, **_COMMON)
 hypothesis_settings.register_profile("soak", max_examples=5_000, **_COMMON)
 hypothesis_settings.load_profile(os.environ.get("SCHEDULER_TEST_HYPOTHESIS", "default"))
 

@@ -51,7 +51,10 @@ def check_make(words: Sequence[str]) -> None:
 def check_curl(words: Sequence[str]) -> None:
     """The route exists with that method."""
     from scheduler.api.http import create_app
+    from scheduler.service import build_services
     from starlette.routing import Match
+
+    from tests.support.fake_ledger import FakeLedger
 
     method, url, has_body = "GET", "", False
     rest = list(words)
@@ -82,7 +85,7 @@ def check_curl(words: Sequence[str]) -> None:
         method = "POST"
     path = re.sub(r"^(https?://)?[^/]+", "", url).partition("?")[0] or "/"
     scope = {"type": "http", "method": method, "path": _filled_in(path), "root_path": "", "headers": []}
-    app = create_app(services=None)
+    app = create_app(build_services(FakeLedger().as_ledger()))
     assert any(route.matches(scope)[0] is Match.FULL for route in app.routes), f"no route {method} {path}"
 
 

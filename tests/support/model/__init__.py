@@ -6,6 +6,18 @@ candidates are sorted whole, time passes at once for everything. It is written f
 """
 
 from tests.support.model.facts import ModelGroup, ModelNode, ModelReservation, Totals
+from tests.support.model.lifecycle import Conflicting, Done, LifecycleModel
 from tests.support.model.model import Model, Refusal, Verdict
 
-__all__ = ["Model", "ModelGroup", "ModelNode", "ModelReservation", "Refusal", "Totals", "Verdict"]
+__all__ = [
+    "Conflicting",
+    "Done",
+    "LifecycleModel",
+    "Model",
+    "ModelGroup",
+    "ModelNode",
+    "ModelReservation",
+    "Refusal",
+    "Totals",
+    "Verdict",
+]

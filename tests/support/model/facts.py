@@ -36,9 +36,10 @@ class ModelReservation:
     held: Totals = field(default_factory=Totals)
     told: str | None = None
     suggested: str | None = None
-    confirmed_at_ms: int | None = None
+    confirmed_at_ms: int = 0
+    finished_at_ms: int = 0
     orphaned: bool = False
-    settled_by_counters: bool = False
+    nameable: bool = True
     group: ModelGroup | None = None
     group_charge: tuple[int, int] = (0, 0)
     group_charged: bool = False

@@ -56,17 +56,17 @@ class Model:
                 self._end_by_time(reservation)
 
     def _end_by_time(self, reservation: ModelReservation) -> None:
+        """By whichever came first: its own deadline, or its node being given up."""
         removed_at = self.removed_at.get(reservation.node_id)
-        gave_up = removed_at is not None and removed_at + self.settings.report_ttl_ms <= self.now_ms
-        due = reservation.deadline_ms <= self.now_ms
-        if due or gave_up:
-            pending = reservation.state is ReservationState.PENDING
-            by_deadline = "deadline" if pending else "unobserved"
-            self.finish(
-                reservation,
-                ReservationState.EXPIRED if pending else ReservationState.SETTLED,
-                by_deadline if due else "node_removed",
-            )
+        given_up_at = removed_at + self.settings.report_ttl_ms if removed_at is not None else None
+        if given_up_at is not None and given_up_at <= min(self.now_ms, reservation.deadline_ms - 1):
+            reason = "node_removed"
+        elif reservation.deadline_ms <= self.now_ms:
+            reason = "deadline" if reservation.state is ReservationState.PENDING else "unobserved"
+        else:
+            return
+        pending = reservation.state is ReservationState.PENDING
+        self.finish(reservation, ReservationState.EXPIRED if pending else ReservationState.SETTLED, reason)
 
     # Discovery
 
@@ -98,23 +98,25 @@ class Model:
 
     def heartbeat(self, node_id: str, instance: str, snapshot: NodeSnapshot, roster: Iterable[str] | None) -> None:
         """Install a report; what it accounts for stops counting in the same step."""
-        node = self.nodes[node_id]
-        restarted = node.snapshot is not None and (
-            node.instance != instance or snapshot.create_successes < node.snapshot.create_successes
-        )
-        if node.snapshot is not None and not restarted:
-            by_roster = roster is not None
-            credit = self._credit(node, node.snapshot, snapshot, by_roster)
-            self._acknowledge(node_id, credit, by_roster)
+        node, by_roster = self.nodes[node_id], roster is not None
+        explained, node.explained = node.explained, Explained()
+        for reservation in self.open_on(node_id):
+            # An explicit one that was open since the last report may be what grew.
+            if not self._told_by_counters(reservation, by_roster):
+                explained.add(reservation.cpu, reservation.memory)
+        if roster is not None:
+            self.judge_roster(node, set(roster), explained)
+        before = node.snapshot
+        if before and node.instance == instance and snapshot.create_successes >= before.create_successes:
+            self._acknowledge(node_id, self._credit(explained, before, snapshot), by_roster)
         node.snapshot, node.instance, node.last_seen_ms = snapshot, instance, self.now_ms
         node.explained = Explained()
 
-    def _credit(self, node: ModelNode, before: NodeSnapshot, after: NodeSnapshot, by_roster: bool) -> Totals:
+    def judge_roster(self, node: ModelNode, roster: set[str], explained: Explained) -> None:
+        """What a roster tells by id: nothing here, see `LifecycleModel`."""
+
+    def _credit(self, explained: Explained, before: NodeSnapshot, after: NodeSnapshot) -> Totals:
         """Growth since the last report, less what others explain of it."""
-        explained = node.explained
-        for reservation in self.open_on(node.node_id):
-            if not self._told_by_counters(reservation, by_roster):
-                explained.add(reservation.cpu, reservation.memory)
         credit = Totals(
             after.allocated_cpu - before.allocated_cpu - explained.totals.cpu,
             after.allocated_memory_bytes - before.allocated_memory_bytes - explained.totals.memory,
@@ -147,7 +149,6 @@ class Model:
                 credit.memory -= reservation.held.memory
                 reservation.held.memory = 0
             if reservation.held == Totals():
-                reservation.settled_by_counters = True
                 self.finish(reservation, ReservationState.SETTLED, "counters")
 
     # Placement
@@ -213,9 +214,10 @@ class Model:
     def finish(self, reservation: ModelReservation, state: ReservationState, reason: str) -> None:
         """The one way a reservation stops counting."""
         reservation.state, reservation.reason, reservation.held = state, reason, Totals()
+        reservation.finished_at_ms = self.now_ms
         explicit = reservation.lifecycle is Lifecycle.EXPLICIT
         node = self.nodes.get(reservation.node_id)
-        if node is not None and (explicit or reason == "listed"):
+        if node is not None and (explicit or reason in {"listed", "deleted"}):
             node.explained.add(reservation.cpu, reservation.memory)
         if state is ReservationState.CANCELLED or (state is ReservationState.EXPIRED and explicit):
             if reservation.group_charged and self.group_is_open(reservation):
