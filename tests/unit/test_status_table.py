@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
 
 import grpc
 import pytest
@@ -108,3 +110,11 @@ def test_a_defect_of_ours_shows_nothing_of_its_inside() -> None:
     answer = problem(errors.ScriptError("EVALSHA 9f3c: attempt to index a nil value", keys=["secret"]))
     assert "nil" not in answer["detail"]
     assert "keys" not in answer
+
+
+def test_the_errors_page_has_a_row_for_every_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
+    rows = set(re.findall(r"^\| `(\w+)` \| (\d+) \| (\w+) \|", page, re.MULTILINE))
+    shown = {(error.code, STATUS_BY_ERROR[error]) for error in EVERY_ERROR if error is not errors.ConfigurationError}
+    # One row per code and gRPC status: a code whose classes differ there has a row for each.
+    assert rows == {(code, str(status.http), status.grpc.name) for code, status in shown}
