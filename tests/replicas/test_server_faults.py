@@ -1,0 +1,130 @@
+"""The server of the ledger dies, forgets, stalls; replicas say so, wait, and put back what they know."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import httpx
+import pytest
+import redis
+
+from tests.replicas.conftest import StartServer
+from tests.replicas.harness.callers import Workload
+from tests.replicas.harness.scene import Scene, Setting, now, scene
+from tests.support.servers import RedisServer
+
+pytestmark = pytest.mark.faults
+
+NEVER_RETURNS = "while true do end"
+
+
+async def die_and_come_back(at: Scene, outage_seconds: float = 1.0) -> float:
+    """Returns when the server answered again; the time until the first placement after that."""
+    await asyncio.to_thread(at.server.kill)
+    await asyncio.sleep(outage_seconds)
+    began = now()
+    await asyncio.to_thread(at.server.restart)
+    return await at.recovery_seconds(began)
+
+
+@pytest.mark.brief
+async def test_a_server_killed_with_aof_always_loses_no_promise(start_server: StartServer) -> None:
+    async with scene(start_server(persistence="always")) as at:
+        await at.more_answers(60)
+        recovery = await die_and_come_back(at)
+        await at.more_answers(60)
+        verdict = await at.verdict("Redis kill -9, AOF always", recovery_s=recovery)
+        assert verdict.lost == []
+
+
+async def test_a_server_killed_with_aof_everysec_admits_to_what_it_lost(start_server: StartServer) -> None:
+    async with scene(start_server(persistence="everysec"), Setting(living=True)) as at:
+        await at.more_answers(60)
+        recovery = await die_and_come_back(at)
+        await at.more_answers(60)
+        await at.verdict("Redis kill -9, AOF everysec", loss_allowed=True, recovery_s=recovery)
+
+
+@pytest.mark.brief
+async def test_a_server_killed_without_aof_is_filled_again_by_replicas_and_reports(start_server: StartServer) -> None:
+    async with scene(start_server(persistence="none"), Setting(living=True)) as at:
+        await at.more_answers(60)
+        recovery = await die_and_come_back(at)
+        await at.more_answers(60)
+        verdict = await at.verdict("Redis kill -9, no persistence", loss_allowed=True, recovery_s=recovery)
+        assert verdict.lost, "a server that forgot everything cannot know the promises before"
+
+
+async def test_a_flushed_ledger_is_filled_again_by_replicas_and_reports(start_server: StartServer) -> None:
+    async with scene(start_server(), Setting(living=True)) as at:
+        await at.more_answers(100)
+        flushed_at = now()
+        await asyncio.to_thread(at.server.flush)
+        recovery = await at.recovery_seconds(flushed_at)
+        await at.more_answers(60)
+        verdict = await at.verdict("FLUSHALL", loss_allowed=True, recovery_s=recovery)
+        assert verdict.lost
+
+
+@pytest.mark.brief
+async def test_forgotten_scripts_are_loaded_again_without_a_failure(start_server: StartServer) -> None:
+    async with scene(start_server()) as at:
+        with at.server.client() as client:
+            for _ in range(10):
+                await at.more_answers(10)
+                await asyncio.to_thread(client.script_flush, "SYNC")
+        await at.end_load()
+        failed = [answer for answer in at.history.answers if answer.status != 200]
+        assert failed == []
+        await at.verdict("SCRIPT FLUSH, ten times", failures=0)
+
+
+async def test_paused_clients_are_answered_within_their_deadline_and_go_on(start_server: StartServer) -> None:
+    async with scene(start_server(), Setting(workload=Workload(timeout_seconds=8))) as at:
+        await at.more_answers(60)
+        paused_at = now()
+        with at.server.client() as client:
+            await asyncio.to_thread(client.client_pause, 3_000, True)
+        await at.recovery_seconds(paused_at + 3)
+        await at.more_answers(60)
+        silence = at.history.longest_silence(since=paused_at - 0.5)
+        verdict = await at.verdict("CLIENT PAUSE, 3 s", recovery_s=max(0.0, silence - 3))
+        assert verdict.lost == []
+
+
+async def test_a_script_that_blocks_the_server_for_ten_seconds_costs_time_and_no_promise(
+    start_server: StartServer,
+) -> None:
+    server = start_server(["--busy-reply-threshold", "1000"])
+    async with scene(server, Setting(settings=("report_ttl=30s",))) as at:
+        await at.more_answers(60)
+        blocked_at = now()
+        blocking = threading.Thread(target=_block, args=(server,))
+        blocking.start()
+        await asyncio.sleep(3)
+        early = await _answer_of(at.rig.urls[0])
+        assert early.status_code in (503, 504)
+        assert "Retry-After" in early.headers
+        assert httpx.get(f"{at.rig.urls[0]}/healthz").status_code == 200
+        assert httpx.get(f"{at.rig.urls[0]}/readyz", timeout=10).status_code == 503
+        await asyncio.sleep(max(0.0, blocked_at + 10 - now()))
+        freed_at = now()
+        with server.client() as client:
+            await asyncio.to_thread(client.script_kill)
+        blocking.join()
+        recovery = await at.recovery_seconds(freed_at)
+        await at.more_answers(60)
+        verdict = await at.verdict("a script blocks Redis for 10 s", recovery_s=recovery)
+        assert verdict.lost == []
+
+
+def _block(server: RedisServer) -> None:
+    with server.client(socket_timeout=60) as client, pytest.raises(redis.exceptions.ResponseError):
+        client.eval(NEVER_RETURNS, 0)
+
+
+async def _answer_of(url: str) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False, timeout=15) as client:
+        hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 1}
+        return await client.post(f"{url}/v1/schedule", json={"hint": hint})
