@@ -14,13 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from scheduler.discovery.endpoints import DiscoveredNodes, discover
 from scheduler.discovery.reflector import Reflector, ReflectorTimes
 from scheduler.discovery.selectors import checked_selector
 from scheduler.domain.node import NodeAddress
 from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.service.nodes import NodeService
     from scheduler.store.leases import LeaseStore
 
-log = structlog.get_logger("scheduler.discovery")
+log = get_logger(__name__)
 
 LEASE = "kubernetes_discovery"
 

@@ -15,14 +15,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from scheduler.discovery.endpoints import KubernetesObject
+from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client.exceptions import ApiException
 
-log = structlog.get_logger("scheduler.discovery")
+log = get_logger(__name__)
 
 GONE = 410
 WATCH_ATTEMPTS = 3

@@ -7,7 +7,6 @@ as "internal error", and the server lives on.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from scheduler import errors
 from scheduler.api.grpc.options import GrpcOptions, RpcObserver
 from scheduler.api.status import grpc_status
 from scheduler.deadline import within
+from scheduler.observability.logging import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Handler = Callable[[Any], Awaitable[Message]]
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -137,10 +137,10 @@ async def _outcome(name: str, method: Method, frame: bytes, translate: Translato
     except errors.SchedulerError as error:
         answer = translate(error)
         if answer.code is grpc.StatusCode.INTERNAL:
-            log.exception("a call failed inside the scheduler", extra={"rpc": name})
+            log.exception("a call failed inside the scheduler", rpc=name)
         return answer
     except Exception:  # the server must outlive any defect of a handler
-        log.exception("a call met a defect", extra={"rpc": name})
+        log.exception("a call met a defect", rpc=name)
         return Answer(grpc.StatusCode.INTERNAL, "internal error")
 
 

@@ -7,7 +7,6 @@ recognises "node is not in scheduler node list" by its text.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,13 @@ from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import ArtifactKey
+from scheduler.observability.logging import get_logger
 from scheduler.service.checks import trim
 
 if TYPE_CHECKING:
     from scheduler.service import Services
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SERVICE = "scheduler.v1.Scheduler"
 
@@ -129,9 +129,9 @@ class SchedulerV1:
             for start in range(0, len(events), EVENTS_MAX):
                 await self._services.nodes.record_events(node_id, instance_id, events[start : start + EVENTS_MAX])
         except (errors.NotFound, errors.InvalidRequest, errors.Conflict) as error:
-            log.debug("sandbox events were not counted", extra={"node_id": node_id, "detail": error.detail})
+            log.debug("sandbox events were not counted", node_id=node_id, detail=error.detail)
         except errors.SchedulerError as error:
-            log.warning("sandbox events were lost", extra={"node_id": node_id, "detail": error.detail})
+            log.warning("sandbox events were lost", node_id=node_id, detail=error.detail)
         return v1.ReportSandboxEventResponse()
 
     async def unregister_node(self, request: v1.UnregisterNodeRequest) -> v1.UnregisterNodeResponse:
@@ -141,7 +141,7 @@ class SchedulerV1:
         try:
             await self._services.nodes.unregister(node_id, instance_id)
         except errors.NotFound:
-            log.debug("an unknown node unregistered", extra={"node_id": node_id})
+            log.debug("an unknown node unregistered", node_id=node_id)
         return v1.UnregisterNodeResponse()
 
     # ── peers and artifacts ──────────────────────────────────────────────────

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import grpc
@@ -12,11 +11,12 @@ from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
 from scheduler.api.grpc.answering import generic_handler
 from scheduler.api.grpc.options import GrpcOptions
 from scheduler.errors import ConfigurationError
+from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
     from scheduler.service import Services
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 STOP_GRACE_SECONDS = 10.0
 
@@ -96,7 +96,7 @@ def _bind(server: grpc.aio.Server, options: GrpcOptions) -> int:
     if not _is_loopback(address) and (options.tls is None or options.tls.client_ca is None):
         log.warning(
             "gRPC asks callers for no credentials and listens beyond loopback; only the network guards it",
-            extra={"grpc_listen_addr": options.address},
+            grpc_listen_addr=options.address,
         )
     return port
 
