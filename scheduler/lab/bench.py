@@ -20,7 +20,7 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes
 from scheduler.lab.calls import CallRecorder, Command, without_effect
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
-from scheduler.lab.server_figures import BATCH, ServerFigures, middle
+from scheduler.lab.server_figures import BATCH, ServerFigures, middle, middle_cost
 from scheduler.store.ledger import Ledger
 
 NOOP = "return 1"
@@ -36,7 +36,7 @@ class BenchOptions:
     """`churn_shapes`: shapes in use while a fifth of the nodes report changes between placements."""
 
     strategy: Strategy = Strategy.LEAST_LOADED
-    rounds: int = 5
+    rounds: int = 9
     calls: int = 1_000
     churn_shapes: tuple[int, ...] = (16, 100)
     churn_rounds: int = 3
@@ -44,13 +44,16 @@ class BenchOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlacementCost:
-    """One size of fleet and one number of request shapes in rotation; `ratio` is script by no-op."""
+    """One size of fleet and one number of request shapes in rotation. `ratio` is script by no-op, `cpu_us`
+    all that the server did for a call, `cold_us` the script when every call waits for the one before."""
 
     nodes: int
     shapes: int
     script_us: float
     noop_us: float
     ratio: float
+    cpu_us: float
+    noop_cpu_us: float
     cold_us: float
     round_trip_us: float
     bytes_per_node: float
@@ -141,18 +144,21 @@ class FleetBench:
         """Placements of `shapes` shapes in rotation, no node changing but by them."""
         for shape in range(shapes):
             await self._ledger.placements.schedule(_request(shape))
-        script, noop = [], []
+        scripts, noops = [], []
         for _ in range(self._options.rounds):
             commands = [await self._record.schedule(_request(call % shapes)) for call in range(self._options.calls)]
-            script.append(await self._figures.script_us(commands))
-            noop.append(await self._figures.script_us(without_effect(self._noop_sha, commands)))
+            scripts.append(await self._figures.round(commands))
+            noops.append(await self._figures.round(without_effect(self._noop_sha, commands)))
+        script, noop = middle_cost(scripts), middle_cost(noops)
         cold_us, round_trip_us = await self._one_by_one(shapes)
         return PlacementCost(
             nodes=self._node_count,
             shapes=shapes,
-            script_us=middle(script),
-            noop_us=middle(noop),
-            ratio=middle(script) / middle(noop),
+            script_us=script.script_us,
+            noop_us=noop.script_us,
+            ratio=script.script_us / noop.script_us,
+            cpu_us=script.cpu_us,
+            noop_cpu_us=noop.cpu_us,
             cold_us=cold_us,
             round_trip_us=round_trip_us,
             bytes_per_node=self._bytes_per_node,
@@ -201,8 +207,8 @@ class FleetBench:
         for _ in range(self._options.rounds):
             self._version += 1
             reports = [await self._report(number) for number in range(count)]
-            changed.append(await self._figures.script_us(reports))
-            unchanged.append(await self._figures.script_us(reports))
+            changed.append((await self._figures.round(reports)).script_us)
+            unchanged.append((await self._figures.round(reports)).script_us)
         return middle(changed), middle(unchanged)
 
     async def _refusal(self) -> float | None:
@@ -215,7 +221,7 @@ class FleetBench:
         rounds = []
         for _ in range(self._options.rounds):
             commands = [await self._record.schedule(request) for _ in range(self._options.calls)]
-            rounds.append(await self._figures.script_us(commands))
+            rounds.append((await self._figures.round(commands)).script_us)
         await self._expect_refusal(request)
         return middle(rounds)
 

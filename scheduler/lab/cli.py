@@ -149,7 +149,7 @@ def bench_schedule_command(
     nodes: Annotated[str, typer.Option(metavar="N,N", help="Sizes of fleet.")] = "1000,10000,100000",
     shapes: Annotated[str, typer.Option(metavar="N,N", help="Request shapes in rotation.")] = "1,16",
     strategy: Annotated[str, typer.Option(help="Which strategy decides.")] = Strategy.LEAST_LOADED.value,
-    rounds: Annotated[int, typer.Option(min=1, help="The median of this many is told.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="The median of this many is told.")] = 9,
     calls: Annotated[int, typer.Option(min=1, help="Script calls in a round.")] = 1_000,
     redis_addr: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="A real server; default: a private one for the run.")

@@ -10,7 +10,17 @@ from scheduler.errors import ConfigurationError
 from scheduler.lab.calls import Command
 from scheduler.store.client import StoreClient
 
-BATCH = 100
+# Long enough to hide the round trip, short enough that a busy machine seldom interrupts a whole one.
+BATCH = 25
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCost:
+    """Means over the calls of one round: `script_us` is the script alone on the wall clock; `cpu_us` is all
+    the server's main thread did for a call, parsing and replying included, and is blind to interruptions."""
+
+    script_us: float
+    cpu_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +49,14 @@ class ServerFigures:
     async def used_memory_bytes(self) -> int:
         return int((await self._client.info("memory"))["used_memory"])
 
-    async def script_us(self, commands: Sequence[Command]) -> float:
-        """Server-side mean of these script calls, sent in pipelines."""
-        await self._client.command("CONFIG", "RESETSTAT")
+    async def round(self, commands: Sequence[Command]) -> ScriptCost:
+        """Server-side means of these script calls, sent in pipelines."""
+        await self.reset()
+        before_us = await self._cpu_us()
         for first in range(0, len(commands), BATCH):
             await self._client.pipeline(commands[first : first + BATCH])
-        return await self.since_reset()
+        cpu_us = (await self._cpu_us() - before_us) / len(commands)
+        return ScriptCost(await self.since_reset(), cpu_us)
 
     async def reset(self) -> None:
         await self._client.command("CONFIG", "RESETSTAT")
@@ -52,6 +64,10 @@ class ServerFigures:
     async def since_reset(self) -> float:
         """Server-side mean of all script calls since the last reset."""
         return call_statistics(await self._client.info("commandstats")).mean_us
+
+    async def _cpu_us(self) -> float:
+        used = await self._client.info("cpu")
+        return 1_000_000 * (float(used["used_cpu_user_main_thread"]) + float(used["used_cpu_sys_main_thread"]))
 
     async def load_script(self, text: str) -> str:
         """Its SHA, for EVALSHA."""
@@ -61,3 +77,8 @@ class ServerFigures:
 
 def middle(rounds: Sequence[float]) -> float:
     return median(rounds) if rounds else 0.0
+
+
+def middle_cost(rounds: Sequence[ScriptCost]) -> ScriptCost:
+    """Each figure's own median."""
+    return ScriptCost(middle([each.script_us for each in rounds]), middle([each.cpu_us for each in rounds]))

@@ -8,7 +8,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.errors import ConfigurationError
 from scheduler.lab.bench import BenchOptions, bench_schedule
 from scheduler.lab.calls import without_effect
-from scheduler.lab.server_figures import CallStatistics, call_statistics, middle
+from scheduler.lab.server_figures import CallStatistics, ScriptCost, call_statistics, middle, middle_cost
 from tests.support.servers import RedisServer
 
 TINY = BenchOptions(rounds=2, calls=40, churn_shapes=(3,), churn_rounds=1)
@@ -24,6 +24,8 @@ def test_call_statistics_are_read_from_the_servers_own_line() -> None:
 def test_the_middle_of_several_rounds_is_their_median() -> None:
     assert middle([30.0, 10.0, 1000.0]) == 30.0
     assert middle([]) == 0.0
+    rounds = [ScriptCost(1.0, 30.0), ScriptCost(2.0, 10.0), ScriptCost(9.0, 20.0)]
+    assert middle_cost(rounds) == ScriptCost(2.0, 20.0)
 
 
 def test_the_noop_gets_the_same_keys_and_arguments() -> None:
@@ -37,6 +39,7 @@ async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer) ->
     for cost in report.placements:
         assert cost.script_us > cost.noop_us > 0
         assert cost.ratio == cost.script_us / cost.noop_us
+        assert cost.cpu_us > cost.noop_cpu_us
         assert cost.round_trip_us > 0
         assert cost.cold_us > 0
         assert cost.bytes_per_node > 100
