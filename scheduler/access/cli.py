@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated
 
 import typer
 
 from scheduler.access.keys import generate_key, hash_key
 from scheduler.access.roles import Role
+
+# AgentENV's own rule for its gateway's key, so one key may serve both.
+_KEY = re.compile(r"[A-Za-z0-9._~-]{32,256}")
 
 keys_app = typer.Typer(help="API keys: make one, hash one.", no_args_is_help=True)
 
@@ -34,6 +38,9 @@ def hash_given(
 ) -> None:
     """Write the entry for a key that already exists, read from a prompt without echo."""
     key = typer.prompt("key", hide_input=True, err=True)
+    if not _KEY.fullmatch(key):
+        # What can be guessed would need a slow hash; keys that cannot are long and random.
+        raise typer.BadParameter("a key has 32 to 256 characters of A-Z, a-z, 0-9, dot, underscore, tilde and dash")
     typer.echo(_entry(name, role, key, None))
 
 

@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from scheduler import deadline
-from scheduler.api.http import HttpOptions, create_metrics_app
+from scheduler.api.http import HttpOptions, create_app, create_metrics_app
 from scheduler.domain.placement import Decision, ScheduleRequest
 from scheduler.errors import (
     DeadlineExceeded,
@@ -127,6 +127,15 @@ async def test_answers_come_in_the_form_that_was_asked_for(
     assert answer.headers["content-type"] == ("application/msgpack" if packed else "application/json")
     found = msgpack.unpackb(answer.content) if packed else answer.json()
     assert found == {"hint": None, "warnings": []}
+
+
+@pytest.mark.parametrize(("path", "status"), [("/healthz", 200), ("/v1/nodes", 200), ("/nowhere", 404)])
+async def test_head_is_get_without_the_body(fake: FakeLedger, path: str, status: int) -> None:
+    transport = httpx.ASGITransport(create_app(build_services(fake.as_ledger())))
+    async with httpx.AsyncClient(transport=transport, base_url="http://scheduler") as client:
+        answer = await client.head(path)
+        assert (answer.status_code, answer.content) == (status, b"")
+        assert answer.headers["content-length"] == (await client.get(path)).headers["content-length"]
 
 
 async def test_problems_speak_messagepack_as_well(fake_api: httpx.AsyncClient) -> None:

@@ -27,8 +27,8 @@ DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.samp
 schemathesis.openapi.format("duration-go", DURATIONS)
 schemathesis.openapi.format("uri", st.from_regex(r"\Ahttps?://[a-z0-9.-]{1,40}(:[0-9]{1,5})?(/[a-z0-9/]{0,20})?\Z"))
 
-# A short look in every run; `make soak` turns the profile up.
-EXAMPLES = 15
+# A short look in every run; the soak profile looks for long.
+EXAMPLES = max(5, settings().max_examples // 4)
 
 # Every call API.md names.
 PATHS = {

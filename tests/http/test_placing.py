@@ -157,6 +157,8 @@ async def test_one_bad_member_loses_itself_unless_the_reading_is_strict(fake_api
     assert strict["hint"]["images"] == []
 
 
-async def test_body_and_body_text_exclude_each_other(fake_api: httpx.AsyncClient) -> None:
-    both = {"method": "POST", "path": "/sandboxes", "body": {}, "body_text": "{}"}
+async def test_body_and_body_text_exclude_each_other_and_null_is_neither(fake_api: httpx.AsyncClient) -> None:
+    both = {"method": "POST", "path": "/sandboxes", "body": {}, "body_text": '{"templateID": "t"}'}
     assert (await fake_api.post("/v1/hints", json=both)).status_code == 422
+    one = await fake_api.post("/v1/hints", json={**both, "body": None})
+    assert one.json()["hint"]["template_id"] == "t"

@@ -39,11 +39,15 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        method: str = scope["method"]
+        if method == "HEAD":
+            # Answered as GET without its body; the server's own scope keeps HEAD, so it knows.
+            scope = {**scope, "method": "GET"}
         # Routes match the path as it was sent, so that an id may hold an escaped slash.
         raw_path: bytes | None = scope.get("raw_path")
         scope["path"] = quote(scope["path"]) if raw_path is None else raw_path.partition(b"?")[0].decode("latin-1")
         request_id = scope["request_id"] = _request_id(scope)
-        answer = _Answer(send, request_id)
+        answer = _Answer(send, request_id, with_body=method != "HEAD")
         self._in_flight += 1
         self._metrics.set_in_flight(self._in_flight)
         started = asyncio.get_running_loop().time()
@@ -53,7 +57,7 @@ class Edge:
         finally:
             self._in_flight -= 1
             self._metrics.set_in_flight(self._in_flight)
-            method = scope["method"] if scope["method"] in _METHODS else "other"
+            method = method if method in _METHODS else "other"
             template = scope.get("route_template", "unmatched")
             elapsed = asyncio.get_running_loop().time() - started
             self._metrics.observe_http(method, template, answer.status, elapsed)
@@ -83,17 +87,20 @@ class Edge:
 class _Answer:
     """The way back to the caller: adds the request id, remembers the status."""
 
-    __slots__ = ("_request_id", "_send", "status")
+    __slots__ = ("_request_id", "_send", "_with_body", "status")
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, *, with_body: bool) -> None:
         self._send = send
         self._request_id = request_id.encode()
+        self._with_body = with_body
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._request_id)]
+        elif not self._with_body:
+            message = {**message, "body": b""}
         await self._send(message)
 
     async def problem(self, error: SchedulerError, scope: Scope, receive: Receive) -> None:

@@ -121,6 +121,14 @@ def test_the_command_shows_the_key_once_and_prints_only_its_hash(tmp_path: Path)
     assert KeyRing(path).authenticate(key) == Principal("edge", Role.GATEWAY)
 
 
+@pytest.mark.parametrize(("key", "code"), [("k" * 32, 0), ("k" * 31, 2), ("with space " * 4, 2)])
+def test_an_existing_key_is_taken_over_when_it_cannot_be_guessed(key: str, code: int) -> None:
+    result = CliRunner().invoke(keys_app, ["hash", "edge"], input=f"{key}\n")
+    assert result.exit_code == code
+    assert (hash_key(key) in result.stdout) == (code == 0)
+    assert key not in result.stdout
+
+
 def test_only_a_node_key_is_bound_to_a_node() -> None:
     result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "gateway", "--node-id", "a"])
     assert result.exit_code != 0

@@ -59,9 +59,10 @@ class SandboxHint(Body):
         )
 
 
-def _not_both(first: str, second: str, kind: str | None = None) -> dict[str, Any]:
-    given = {"type": kind} if kind else {}
-    return {"not": {"required": [first, second], "properties": {first: given, second: given} if kind else {}}}
+def _not_both(first: str, second: str) -> dict[str, Any]:
+    """For the document: at most one of the two is given. Null is as good as absent."""
+    given = {"not": {"type": "null"}}
+    return {"not": {"required": [first, second], "properties": {first: given, second: given}}}
 
 
 class SandboxApiRequest(Body):
@@ -76,21 +77,20 @@ class SandboxApiRequest(Body):
     strict: bool | None = None
 
     def read(self, hints: HintService) -> HintReading:
-        if {"body", "body_text"} <= self.model_fields_set:
+        if self.body is not None and self.body_text is not None:
             raise InvalidRequest(
                 "body and body_text exclude each other", [FieldError("body_text", "both", "only one of the two")]
             )
-        if self.body_text is not None:
-            text = self.body_text
-        else:
-            text = HintService.body_text(self.body) if "body" in self.model_fields_set else ""
+        text = self.body_text or ""
+        if self.body is not None:
+            text = HintService.body_text(self.body)
         return hints.read(self.method, self.path, text, self.strict)
 
 
 class ScheduleBody(Body):
     """Without `hint` and `request` it is ordinary routing: a node is named, nothing is reserved."""
 
-    model_config = ConfigDict(json_schema_extra=_not_both("hint", "request", kind="object"))
+    model_config = ConfigDict(json_schema_extra=_not_both("hint", "request"))
 
     hint: Annotated[ColdSandboxHint | SandboxHint, Field(discriminator="kind")] | None = None
     request: SandboxApiRequest | None = None
