@@ -28,7 +28,9 @@ local function fields()
   return redis.call('HGETALL', reservation_key(id))
 end
 
--- Decide.
+-- Decide, once time has had its say.
+end_when_due(reservation, now)
+save_rows()
 local told = reservation.sandbox_told == '1'
 local other = reservation_named(sandbox_id)
 if other and other.reservation_id == id then other = nil end
@@ -40,7 +42,6 @@ if told and (reservation.state == 'confirmed' or reservation.state == 'settled')
 end
 
 -- Write.
-end_when_due(reservation, now)
 if other then lose_name(other, now) end
 local deadline = now + settings.placement_reservation_ttl_ms
 local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id

@@ -43,12 +43,14 @@ local function endpoint_of(node_id)
   return redis.call('HGET', node_key(node_id), 'endpoint') or ''
 end
 
--- What the first attempt with this id did, told again.
+-- What the first attempt with this id did, told again, with what became of it since.
 local function replay()
+  -- @include "include/reservations"
+  local reservation = read_reservation(reservation_id)
+  end_when_due(reservation, now)
+  save_rows()
   local fields = redis.call('HGETALL', reservation_key(reservation_id))
-  local reservation = as_table(fields)
   local over = reservation.state == 'cancelled' or reservation.state == 'expired'
-    or (reservation.state == 'pending' and (tonumber(reservation.expires_at_ms) <= now or given_up(reservation.node_id, now)))
   if over or reservation.fingerprint ~= ARGV[3] then return { 'conflict', fields } end
   return { 'replayed', reservation.node_id, endpoint_of(reservation.node_id), reservation.strategy,
     reservation.degraded or '0', fields }
