@@ -8,9 +8,9 @@ local function finding(subject, rule, detail)
   findings[#findings + 1] = detail
 end
 
--- Redis tells a missing value as false; a number or text as it would be shown.
+-- Redis tells a missing value as false.
 local function shown(value)
-  if value == false or value == nil then return 'nothing' end
+  if not value or value == '' then return 'nothing' end
   return type(value) == 'number' and integer(value) or tostring(value)
 end
 

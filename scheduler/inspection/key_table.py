@@ -68,9 +68,7 @@ _KINDS = (
 )
 KEY_TABLE: Mapping[str, KeyKind] = {kind.name: kind for kind in _KINDS}
 
-# Names that begin alike: the longer one first, so that `node:{}:claims` is not read as a node called so.
 _BY_ID = [kind for kind in _KINDS if "{}" in kind.name and not kind.name.startswith("node:")]
-_NODE_PARTS = {kind.name.removeprefix("node:{}:") for kind in _KINDS if kind.name.startswith("node:{}:")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +88,12 @@ def explain_key(keys: Keys, key: str) -> FoundKey | None:
     if name in KEY_TABLE and "{}" not in name:
         return FoundKey(key, KEY_TABLE[name])
     if name.startswith("node:"):
-        node, _, part = name.removeprefix("node:").partition(":")
-        kind = KEY_TABLE.get(f"node:{{}}:{part}" if part else "node:{}")
-        return FoundKey(key, kind, _node_id(node)) if kind and node and part in _NODE_PARTS | {""} else None
+        node, colon, part = name.removeprefix("node:").partition(":")
+        kind = KEY_TABLE.get(f"node:{{}}:{part}" if colon else "node:{}")
+        return FoundKey(key, kind, _node_id(node)) if kind and node else None
     for kind in _BY_ID:
         before = kind.name.removesuffix("{}")
-        if name.startswith(before) and len(name) >= len(before):
+        if name.startswith(before):
             return FoundKey(key, kind, name.removeprefix(before))
     return None
 
