@@ -12,7 +12,7 @@ from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, 
 from scheduler.lab.compare import Setup, compare_strategies, contenders
 from scheduler.lab.fleet import FleetOptions
 from scheduler.lab.replay import ReplayOptions, ReplayResult
-from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS, NodeSpec, Trace, TraceRequest, read_trace
+from scheduler.lab.trace import BUNDLED, BUNDLED_NODES, BUNDLED_REQUESTS, NodeSpec, Trace, TraceRequest, read_trace
 from tests.support.servers import RedisServer
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -35,8 +35,9 @@ async def judged(trace: Trace, strategies: tuple[Strategy, ...], setup: Setup) -
 
 
 async def test_the_replay_of_pull_request_27_gives_its_figures(redis_addr: str) -> None:
-    nodes = tuple(NodeSpec(f"node-{cpus}", cpus, cpus * 2048) for cpus in (16, 64, 192))
-    trace = Trace(nodes, tuple(TraceRequest(second * 1000, None, 2, 4096) for second in range(300)))
+    trace = read_trace(BUNDLED / "pr27_nodes.csv", BUNDLED / "pr27_requests.csv")
+    assert trace.nodes == tuple(NodeSpec(f"node-{cpus}", cpus, cpus * 2048) for cpus in (16, 64, 192))
+    assert trace.requests == tuple(TraceRequest(second * 1000, None, 2, 4096) for second in range(300))
     unlimited = LedgerSettings(overcommit_cpu=None, overcommit_memory=None)
     results = await judged(trace, (Strategy.ROUND_ROBIN, Strategy.LEAST_LOADED), Setup(redis_addr, unlimited))
     assert {name: f"{result.peak_pressure:.4f}" for name, result in results.items()} == {
