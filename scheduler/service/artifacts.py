@@ -8,6 +8,7 @@ from scheduler.domain.node import P2pEndpoint
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_id, clean_optional_id, required
+from scheduler.service.peer_lists import PeerLists, Peers
 
 if TYPE_CHECKING:
     from scheduler.store.artifacts import ArtifactStore
@@ -20,6 +21,7 @@ class ArtifactService:
     def __init__(self, store: ArtifactStore, metrics: Metrics) -> None:
         self._store = store
         self._metrics = metrics
+        self._peer_lists = PeerLists(self._read_peers)
 
     async def record(self, artifact: ArtifactKey, node_id: str) -> None:
         """The node can serve this artifact. NodeNotListed outside discovery."""
@@ -46,15 +48,17 @@ class ArtifactService:
         with self._metrics.ledger_call("lookup_artifact"):
             return await self._store.lookup(artifact, exclude_node_id)
 
-    async def peers(
-        self, cluster_id: str = "", backend: str = "", exclude_node_id: str = ""
-    ) -> tuple[tuple[str, P2pEndpoint], ...]:
-        """Every ready node with a P2P endpoint; blank filters mean any."""
+    async def peers(self, cluster_id: str = "", backend: str = "", exclude_node_id: str = "") -> Peers:
+        """Every ready node with a P2P endpoint; blank filters mean any. A long list may be a second old."""
         cluster_id = clean_optional_id("cluster_id", cluster_id)
         backend = clean_optional_id("backend", backend)
         exclude_node_id = clean_optional_id("exclude_node_id", exclude_node_id)
+        peers = await self._peer_lists.get(cluster_id, backend)
+        return tuple(peer for peer in peers if peer[0] != exclude_node_id)
+
+    async def _read_peers(self, cluster_id: str, backend: str) -> Peers:
         with self._metrics.ledger_call("list_peers"):
-            return await self._store.peers(cluster_id, backend, exclude_node_id)
+            return await self._store.peers(cluster_id, backend)
 
 
 def _clean_key(artifact: ArtifactKey) -> ArtifactKey:
