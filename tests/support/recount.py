@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from scheduler.inspection.recount import recount
 from scheduler.store.ledger import Ledger
 
 
 async def assert_ledger_is_sound(ledger: Ledger) -> None:
     """What `inspect check` would find: nothing."""
-    from scheduler.inspection import recount
-
     violations = await recount(ledger)
     assert not violations, "\n".join(violations)
