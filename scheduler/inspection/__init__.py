@@ -1,14 +1,16 @@
 """Looking into a ledger without a replica: what is there, and whether it adds up.
 
-    ledger.py     the ledger an operator named
-    look.py       what the listing commands show, as plain values
-    story.py      one reservation from beginning to end
-    tables.py     the same for people
-    recount.py    `check`: the whole ledger counted anew
-    key_table.py  what kinds of key there are, and what keeps each of them bounded
-    cli.py        the commands
+where.py       the ledger an operator named
+shapes.py      the ranking indexes, and how far each has come
+one_node.py    one node with everything the ledger keeps about it
+story.py       one reservation from beginning to end
+tables.py      listings for people
+pages.py       one thing at length, for people
+recount.py     `check`: the whole ledger counted anew, by scripts that each judge one moment
+key_table.py   what kinds of key there are, and what keeps each of them bounded
+cli.py         the commands
 """
 
-from scheduler.inspection.recount import Finding, recount
+from scheduler.inspection.recount import recount
 
-__all__ = ["Finding", "recount"]
+__all__ = ["recount"]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from scheduler.domain.node import DiscoveryState, Heartbeat, MachineInfo, NodeAddress, NodeSnapshot, NodeStatus, P2pEndpoint
+from scheduler.domain.node import (
+    DiscoveryState,
+    Heartbeat,
+    MachineInfo,
+    NodeAddress,
+    NodeSnapshot,
+    NodeStatus,
+    P2pEndpoint,
+)
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle, Reservation
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, SandboxEventType, Template

@@ -1,0 +1,249 @@
+"""`agentenv-scheduler inspect …`: straight from Redis, with no replica needed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from scheduler.api.http.views import group_view, node_view, reservation_view
+from scheduler.config import kinds
+from scheduler.domain.reservation import Reservation, ReservationState
+from scheduler.domain.sandbox import PlacementGroup
+from scheduler.errors import ConfigurationError
+from scheduler.inspection import pages, tables
+from scheduler.inspection.one_node import look_at_node
+from scheduler.inspection.recount import check as check_ledger
+from scheduler.inspection.shapes import look_at_shapes
+from scheduler.inspection.story import tell_story
+from scheduler.inspection.where import Where, server_now_ms, with_ledger
+from scheduler.store.ledger import Ledger
+
+PAGE = 1000
+INSPECTED_AT_MOST = 100_000
+
+inspect_app = typer.Typer(no_args_is_help=True, help="Look into the ledger, straight from Redis.")
+
+RedisAddress = Annotated[
+    str | None,
+    typer.Option("--redis-addr", metavar="ADDRESS", help="host:port, redis[s]://, unix://, sentinel://, cluster://"),
+]
+Domain = Annotated[str | None, typer.Option("--domain", help="Which ledger of that server.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="As for serve: the address is taken from it.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+Limit = Annotated[int, typer.Option(min=1, max=INSPECTED_AT_MOST, help="Show at most this many.")]
+
+
+@inspect_app.command()
+def nodes(
+    redis_addr: RedisAddress = None, domain: Domain = None, config: ConfigFile = None, as_json: AsJson = False
+) -> None:
+    """Every discovered node: status, load, what is pending on it, why it is not chosen."""
+
+    async def look(ledger: Ledger) -> None:
+        found = await ledger.nodes.list()
+        now_ms = await server_now_ms(ledger)
+        _show(tables.nodes_table(found, now_ms), {"nodes": [node_view(node) for node in found]}, as_json)
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
+@inspect_app.command()
+def node(
+    node_id: Annotated[str, typer.Argument(metavar="ID")],
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """One node: how full it is, of what, and which reservations are counted as pending on it."""
+
+    async def look(ledger: Ledger) -> None:
+        found = await look_at_node(ledger, node_id)
+        plain = {
+            "node": node_view(found.node),
+            "cpu_capacity": found.cpu_capacity,
+            "memory_capacity_bytes": found.memory_capacity_bytes,
+            "limit_exceeded": found.limit_exceeded,
+            "sandboxes_listed": found.listed,
+            "sandboxes_awaited": found.awaited,
+            "acknowledged": found.acknowledged,
+            "open_count": found.open_count,
+            "open": [_reservation(reservation) for reservation in found.open],
+        }
+        _show(pages.node_page(found, await server_now_ms(ledger)), plain, as_json)
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
+@inspect_app.command()
+def reservations(
+    node_id: Annotated[str | None, typer.Option("--node", metavar="ID", help="Only those on this node.")] = None,
+    state: Annotated[ReservationState | None, typer.Option(help="Only those in this state.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Only those placed at least this long ago: 90s, 5m.")
+    ] = None,
+    limit: Limit = 100,
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reservations, oldest first."""
+    minimum_age_ms = 0 if older_than is None else _duration_ms("--older-than", older_than)
+
+    async def look(ledger: Ledger) -> None:
+        now_ms = await server_now_ms(ledger)
+        found, more = await _reservations(ledger, node_id, state, now_ms - minimum_age_ms, limit)
+        plain = {"reservations": [_reservation(reservation) for reservation in found], "more": more}
+        _show(tables.reservations_table(found, now_ms), plain, as_json)
+        if more and not as_json:
+            typer.echo(f"… and more; --limit {limit} was reached", err=True)
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
+@inspect_app.command()
+def reservation(
+    reservation_id: Annotated[str, typer.Argument(metavar="ID")],
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """One reservation's whole story: who asked, where it went, what ended it and why."""
+
+    async def look(ledger: Ledger) -> None:
+        story = await tell_story(ledger, reservation_id)
+        plain = {
+            "reservation": _reservation(story.reservation),
+            "strategy": story.fields.get("strategy"),
+            "template_id": story.fields.get("template_id"),
+            "degraded": story.fields.get("degraded") == "1",
+            "report_generation": story.fields.get("report_generation"),
+            "moments": [asdict(moment) for moment in story.moments],
+            "group": None if story.group is None else asdict(story.group),
+            "binding_node_id": story.binding_node_id,
+        }
+        _show(pages.story_page(story, await server_now_ms(ledger)), plain, as_json)
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
+@inspect_app.command()
+def shapes(
+    redis_addr: RedisAddress = None, domain: Domain = None, config: ConfigFile = None, as_json: AsJson = False
+) -> None:
+    """The ranking indexes: size, how far behind the journal, last use, complete or being built."""
+
+    async def look(ledger: Ledger) -> None:
+        found = await look_at_shapes(ledger)
+        plain = {"shapes": [asdict(shape) for shape in found]}
+        _show(tables.shapes_table(found, await server_now_ms(ledger)), plain, as_json)
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
+@inspect_app.command()
+def groups(
+    limit: Limit = 100,
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open placement groups, most recently used first: key, node, how full each budget is, age."""
+
+    async def look(ledger: Ledger) -> None:
+        total, found = await _groups(ledger, limit)
+        plain = {"total": total, "groups": [group_view(group) for group in found]}
+        _show(tables.groups_table(found, await server_now_ms(ledger)), plain, as_json)
+        if len(found) < total and not as_json:
+            typer.echo(f"… {total - len(found):,} more are open", err=True)
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
+@inspect_app.command()
+def check(
+    redis_addr: RedisAddress = None, domain: Domain = None, config: ConfigFile = None, as_json: AsJson = False
+) -> None:
+    """Count the whole ledger anew; exit status 1 when something does not add up. Right under load, writes nothing."""
+    report = with_ledger(Where(redis_addr, domain, config), check_ledger)
+    plain = {
+        "ok": report.ok,
+        "violations": [str(violation) for violation in report.violations],
+        "looked_at": report.looked_at,
+    }
+    _show(pages.check_page(report), plain, as_json)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+async def _reservations(
+    ledger: Ledger, node_id: str | None, state: ReservationState | None, created_until_ms: int, limit: int
+) -> tuple[list[Reservation], bool]:
+    """At most `limit`, and whether there are more. They come in the order they were placed, so age ends the walk."""
+    found: list[Reservation] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = await ledger.reservations.list(node_id, state, min(PAGE, limit + 1), cursor)
+        old_enough = [reservation for reservation in page if reservation.created_at_ms <= created_until_ms]
+        found += old_enough
+        if len(found) > limit:
+            return found[:limit], True
+        if cursor is None or len(old_enough) < len(page):
+            return found, False
+
+
+async def _groups(ledger: Ledger, limit: int) -> tuple[int, list[PlacementGroup]]:
+    found: list[PlacementGroup] = []
+    cursor: str | None = None
+    while True:
+        total, page, cursor = await ledger.groups.list(min(PAGE, limit - len(found)), cursor)
+        found += page
+        if cursor is None or len(found) >= limit:
+            return total, found
+
+
+def _reservation(reservation: Reservation) -> dict[str, Any]:
+    """As the HTTP API shows it, and what only an operator needs."""
+    return reservation_view(reservation) | {
+        "caller": reservation.caller,
+        "request_id": reservation.request_id,
+        "sandbox_told": reservation.sandbox_told,
+        "orphaned": reservation.orphaned,
+        "held": {
+            "cpu_count": reservation.held_cpu_count,
+            "memory_bytes": reservation.held_memory_bytes,
+            "sandbox_count": reservation.held_sandbox_count,
+        },
+    }
+
+
+def _duration_ms(option: str, text: str) -> int:
+    kind = kinds.duration()
+    try:
+        return kind.read(kind.from_text(text))
+    except kinds.Unacceptable as refused:
+        raise ConfigurationError(f"{option} must be {refused.allowed}, not {text!r}") from None
+
+
+def _show(people: Table | Iterable[str], plain: Any, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
+    elif isinstance(people, Table):
+        # Into a pipe nothing is folded for a terminal that is not there.
+        Console(width=None if sys.stdout.isatty() else 250).print(people, markup=False)
+    else:
+        for line in people:
+            typer.echo(line)

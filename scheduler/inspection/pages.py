@@ -1,0 +1,110 @@
+"""One thing at length, for people: a node, a reservation, what a check found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.inspection.one_node import NodeLook
+from scheduler.inspection.recount import Report
+from scheduler.inspection.story import UNSETTLED, Story
+from scheduler.inspection.tables import NONE, age, instant, size
+
+
+def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:
+    node, snapshot, pending = look.node, look.node.snapshot, look.node.pending
+    chosen = "may be chosen" if node.eligible else f"not chosen: {node.ineligible_reason}"
+    yield f"node {node.node_id}: {node.status.value}, {chosen}"
+    yield f"  endpoint     {node.endpoint}, {node.discovery.value} in discovery"
+    if node.last_seen_ms is None:
+        yield "  report       none yet"
+    else:
+        seen = f"{age(now_ms - node.last_seen_ms)} ago ({instant(node.last_seen_ms)})"
+        yield f"  report       {seen}, generation {node.generation}, instance {node.service_instance_id}"
+    yield (
+        f"  reported     {snapshot.sandbox_count} running, {snapshot.sandbox_starting_count} starting, "
+        f"{snapshot.paused_sandbox_count} paused"
+    )
+    yield from _dimension(
+        "CPUs", snapshot.allocated_cpu, snapshot.paused_allocated_cpu, pending.cpu_count, look.cpu_capacity
+    )
+    yield from _dimension(
+        "memory",
+        snapshot.allocated_memory_bytes,
+        snapshot.paused_allocated_memory_bytes,
+        pending.memory_bytes,
+        look.memory_capacity_bytes,
+    )
+    pressure = NONE if node.pressure.highest is None else f"{node.pressure.highest:.4f}"
+    yield f"  pressure     {pressure}"
+    if look.limit_exceeded:
+        yield f"  over limit   {look.limit_exceeded}"
+    yield f"  sandboxes    {look.listed} in its last roster, {look.awaited} awaited"
+    if look.acknowledged:
+        yield f"  unnamed      {look.acknowledged} reservations that counters settled and no event has named"
+    yield f"  open         {look.open_count} reservations, counted as pending:"
+    for reservation in look.open:
+        yield (
+            f"    {reservation.reservation_id}  {reservation.state.value}, {reservation.held_cpu_count} CPUs, "
+            f"{size(reservation.held_memory_bytes)}, {age(now_ms - reservation.created_at_ms)} old, "
+            f"{age(reservation.expires_at_ms - now_ms)} left{_sandbox(reservation.sandbox_id)}"
+        )
+
+
+def _dimension(name: str, active: int, paused: int, pending: int, capacity: int | None) -> Iterator[str]:
+    def shown(amount: int) -> str:
+        return f"{amount:,}" if name == "CPUs" else size(amount)
+
+    load = active + paused + pending
+    parts = f"{shown(active)} active + {shown(paused)} paused + {shown(pending)} pending = {shown(load)}"
+    if capacity is None:
+        yield f"  {name:<12} {parts}, capacity not known"
+    else:
+        left = f"{shown(capacity - load)} left" if load < capacity else "full"
+        yield f"  {name:<12} {parts} of {shown(capacity)}, {left}"
+
+
+def _sandbox(sandbox_id: str | None) -> str:
+    return f", sandbox {sandbox_id}" if sandbox_id else ""
+
+
+def story_page(story: Story, now_ms: int) -> Iterator[str]:
+    reservation, fields = story.reservation, story.fields
+    memory = size(reservation.memory_bytes) if reservation.memory_bytes else "memory not stated"
+    stated = f"{reservation.cpu_count or '?'} CPUs, {memory}"
+    orphaned = ", orphaned" if reservation.orphaned else ""
+    yield f"reservation {reservation.reservation_id}: {reservation.state.value}{orphaned}"
+    yield f"  asked for    {stated}, lifecycle {reservation.lifecycle.value}" + _template(fields.get("template_id"))
+    if reservation.state in UNSETTLED:
+        held = (
+            f"{reservation.held_cpu_count} CPUs, {size(reservation.held_memory_bytes)}, "
+            f"{reservation.held_sandbox_count} sandbox on node {reservation.node_id}"
+        )
+        yield f"  holds        {held}, {age(reservation.expires_at_ms - now_ms)} left"
+    for moment in story.moments:
+        yield f"  {instant(moment.at_ms)}  {moment.what}"
+    if story.group is not None:
+        group = story.group
+        state = "counted" if group.counted else "given back"
+        yield (
+            f"  group        {group.key}: {group.cpu_count} CPUs and {group.memory_mb} MiB, {state}; "
+            f"that group is {'still open' if group.open else 'closed'}"
+        )
+    if reservation.sandbox_id:
+        bound = f"bound to node {story.binding_node_id}" if story.binding_node_id else "not bound"
+        source = "told by a caller" if reservation.sandbox_told else "suggested by an event"
+        yield f"  sandbox      {reservation.sandbox_id} ({source}), {bound} now"
+
+
+def _template(template_id: str | None) -> str:
+    return f", template {template_id}" if template_id else ""
+
+
+def check_page(report: Report) -> Iterator[str]:
+    looked = ", ".join(f"{count:,} {what}" for what, count in report.looked_at.items())
+    yield f"looked at {looked}"
+    if report.ok:
+        yield "all of it adds up"
+    for violation in report.violations:
+        yield f"  {violation}"
+    if not report.ok:
+        yield f"{len(report.violations):,} things do not add up; each was found twice"
