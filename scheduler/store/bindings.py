@@ -7,11 +7,13 @@ from scheduler.domain.sandbox import Binding
 from scheduler.errors import AssignmentRefused, FieldError
 from scheduler.store import codec
 from scheduler.store.runner import Runner, missing
+from scheduler.store.upstream_bindings import UpstreamBindings
 
 
 class BindingStore:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
+        self._upstream = upstream
 
     async def lookup(self, sandbox_id: str) -> Binding:
         """Raises NotFound, or NotRebuilt while a lost ledger is being rebuilt."""
@@ -32,3 +34,5 @@ class BindingStore:
                 "node is not in scheduler node list",
                 [FieldError("node_id", node.node_id, "a listed node with that endpoint")],
             )
+        if self._upstream is not None:
+            await self._upstream.write(sandbox_id, node)

@@ -15,6 +15,7 @@ from scheduler.store.reservations import ReservationStore
 from scheduler.store.runner import Clock, Runner, server_clock
 from scheduler.store.settings import SettingsStore
 from scheduler.store.templates import TemplateStore
+from scheduler.store.upstream_bindings import UpstreamBindings
 
 
 class Ledger:
@@ -31,7 +32,8 @@ class Ledger:
         self.nodes = NodeStore(runner)
         self.placements = PlacementStore(runner)
         self.reservations = ReservationStore(runner)
-        self.bindings = BindingStore(runner)
+        self.upstream_bindings = UpstreamBindings(runner) if client.options.upstream_bindings else None
+        self.bindings = BindingStore(runner, self.upstream_bindings)
         self.templates = TemplateStore(runner)
         self.groups = GroupStore(runner)
         self.artifacts = ArtifactStore(runner)

@@ -15,6 +15,7 @@ class StoreOptions:
     `wait_replicas`: how many replicas must have a durable write before it is acknowledged.
     `shebang`: send scripts with `#!lua` (Redis 7 and later; the test suite does).
     `read_addr`: a second address, a replica for instance, for plain reads that may lag.
+    `upstream_bindings`: write bindings under AgentENV's own keys too (scheduler.store.upstream_bindings).
     `fake_server`: for `embedded`, a server to share instead of the process's own.
     """
 
@@ -25,6 +26,7 @@ class StoreOptions:
     wait_replicas: int = 0
     shebang: bool = False
     read_addr: str | None = None
+    upstream_bindings: bool = False
     fake_server: FakeServer | None = None
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None

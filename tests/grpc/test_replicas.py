@@ -91,3 +91,19 @@ async def test_a_query_only_replica_answers_from_a_read_replica(
         with pytest.raises(grpc.RpcError) as refused:
             stub(channel).Schedule(v1.ScheduleRequest())
         assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_replica_keeps_agentenvs_own_keys_when_asked_to(private_server: RedisServer) -> None:
+    options = ["--redis-addr", private_server.address, "--set", f"nodes={LISTED}"]
+    with (
+        ReplicaProcess(*options, "--set", "compat.upstream_bindings=true") as replica,
+        grpc.insecure_channel(replica.grpc_address) as channel,
+        private_server.client() as client,
+    ):
+        replica.wait_until_ready()
+        report = v1.HeartbeatRequest(node_id="a", service_instance_id="i", sandbox_ids=["s1"])
+        stub(channel).Heartbeat(report)
+        key = "agentenv:scheduler:bindings:sandbox:s1"
+        wait_for(
+            lambda: client.get(key) == '{"node":{"node_id":"a","endpoint":"http://a:8000"}}', "the roster to follow"
+        )
