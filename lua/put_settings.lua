@@ -8,7 +8,9 @@
 -- ARGV[4]: digest  of the content
 -- ARGV[5]: epoch  to give a ledger that has none
 -- ARGV[6]: rebuilding  '1': the ledger was lost or rolled back; what is missing may come back with the reports
--- ARGV[7..]: content  field, value, …
+-- ARGV[7]: lost_with  the server process since which something told is missing: nodes known wait until they
+--          report, once for each such process; '' when nothing is known to be missing
+-- ARGV[8..]: content  field, value, …
 -- Reply: {'written'|'same'|'adopted'|'conflict', {settings}} 
 -- Errors: none
 -- Cost: O(shapes)
@@ -17,7 +19,7 @@
 -- @include "include/clock"
 
 local now = open_clock(ARGV[1])
-local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms')
+local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with')
 
 -- Others that gave a sign of life and have not outlived it.
 local function others_alive()
@@ -39,13 +41,12 @@ end
 
 local status = outcome()
 if status == 'written' then
-  local values = { unpack(ARGV, 7) }
+  local values = { unpack(ARGV, 8) }
   for _, value in ipairs({ 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
     values[#values + 1] = value
   end
-  if stored.rebuilding_until_ms then
-    values[#values + 1] = 'rebuilding_until_ms'
-    values[#values + 1] = stored.rebuilding_until_ms
+  for _, name in ipairs({ 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with' }) do
+    if stored[name] then values[#values + 1], values[#values + 2] = name, stored[name] end
   end
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], unpack(values))
@@ -56,6 +57,9 @@ end
 if ARGV[6] == '1' then
   local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms'))
   redis.call('HSET', KEYS[1], 'rebuilding_until_ms', integer(now + binding_ttl_ms))
+end
+if ARGV[7] ~= '' and ARGV[7] ~= stored.lost_with then
+  redis.call('HSET', KEYS[1], 'unheard_since_ms', integer(now), 'lost_with', ARGV[7], 'refresh_after', '')
 end
 close_clock(now)
 return { status, redis.call('HGETALL', KEYS[1]) }

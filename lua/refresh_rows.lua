@@ -17,15 +17,20 @@ if not settings then return { 'uninitialised' } end
 if not settings.refresh_after then return { 'refreshed', '0' } end
 local now = open_clock(ARGV[1])
 local observation = read_observation_settings()
+local unheard_since_ms = tonumber(redis.call('HGET', KEYS[1], 'unheard_since_ms') or '') or -1
 local from = settings.refresh_after == '' and '-' or '(' .. settings.refresh_after
 local node_ids = redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, SLICE)
 for _, node_id in ipairs(node_ids) do
   local figures, row = read_figures(node_id), row_of(node_id)
-  local known = as_table_of(node_key(node_id), 'discovery', 'status')
+  local known = as_table_of(node_key(node_id), 'discovery', 'status', 'waiting')
   if figures and row then
     local stale = now - figures.last_seen_ms > settings.report_ttl_ms
     local over_limit = observe(row, known.discovery, known.status, figures, stale, observation)
     redis.call('HSET', node_key(node_id), 'over_limit', over_limit or '')
+    if known.waiting or figures.last_seen_ms <= unheard_since_ms then
+      redis.call('HSET', node_key(node_id), 'waiting', 1)
+      row.pool = waiting_pool(row.pool)
+    end
   end
 end
 save_rows()

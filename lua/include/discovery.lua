@@ -73,7 +73,7 @@ local function list_node(node_id, endpoint, discovery, now, about)
   local stale = known.last_seen_ms ~= nil and now - tonumber(known.last_seen_ms) > report_ttl_ms
   local over_limit = known.over_limit ~= nil and known.over_limit ~= ''
   row.pool = pool_of(discovery, known.status, over_limit, stale)
-  if known.waiting and row.pool == 'c' then row.pool = 'w' end
+  if known.waiting then row.pool = waiting_pool(row.pool) end
 end
 
 -- Takes a node off the list. Its observation goes at once; what is promised on it stays for one

@@ -10,6 +10,11 @@ local function pool_of(discovery, status, over_limit, stale)
   return status == 'ready' and 'r' or 'c'
 end
 
+-- Of a node known before the ledger was lost and not heard of since: what it held then is no ground to admit.
+local function waiting_pool(pool)
+  return (pool == 'r' or pool == 'c' or pool == 'u') and 'w' or pool
+end
+
 -- Moves overdue nodes out of the fresh ones. False: more are due than one call may handle.
 local function retire_silent(now, report_ttl_ms, binding_ttl_ms)
   local overdue = redis.call('ZRANGEBYSCORE', key('seen'), '-inf', '(' .. integer(now - report_ttl_ms),

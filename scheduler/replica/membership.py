@@ -69,10 +69,11 @@ class Membership:
 
     async def step(self) -> None:
         """Join, or see whether what was agreed on still stands. Raises what the ledger raises."""
-        if self._identity is not None:
-            await self._look(self._identity)
-        if self._identity is None:
-            await self._join()
+        with self._ledger.client.guard.looking():
+            if self._identity is not None:
+                await self._look(self._identity)
+            if self._identity is None:
+                await self._join()
 
     async def remember_discovery(self) -> None:
         """Keep what discovery lists, so that a ledger that lost it can be told. Does nothing before its time."""
@@ -109,11 +110,19 @@ class Membership:
     async def _join(self) -> None:
         await self._ledger.client.check_server()
         server_run = await self._server_run()
-        outcome = await self._ledger.settings.put(self._settings, self._replica_id, recovering=self._recovering)
+        lost = self._recovering and await self._ledger.settings.lost_something()
+        outcome = await self._ledger.settings.put(
+            self._settings,
+            self._replica_id,
+            recovering=self._recovering,
+            lost_with=(server_run or "this process") if lost else "",
+        )
         self._services.readiness.note_settings(outcome)
         if outcome.status == "conflict":
+            self._ledger.client.guard.trust(server_run)  # it decides by its own settings, as before
             return
         await self._put_back()
+        self._ledger.client.guard.trust(server_run)
         self._signs = await self._ledger.settings.sign_of_life(self._replica_id, SIGN_OF_LIFE_TTL_MS)
         self._identity = Identity(outcome.epoch, server_run)
         self._recovering = False

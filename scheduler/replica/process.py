@@ -20,6 +20,7 @@ from scheduler import __version__
 from scheduler.config import Configuration, Settings, StoreSettings
 from scheduler.errors import SchedulerError
 from scheduler.observability.logging import configure_logging, get_logger
+from scheduler.replica import upstream
 from scheduler.replica.listeners import Listener, open_doors
 from scheduler.replica.membership import Membership
 from scheduler.replica.upkeep import Chore, keep_doing, refreshing, sweeping
@@ -140,12 +141,16 @@ class Replica:
         if membership is None:
             return
         chores = (
-            Chore("membership", 1_000, membership.step, retry_ms_max=3_000),
+            Chore("membership", 1_000, membership.step, retry_ms_max=3_000, hurry=ledger.client.guard.distrusted),
             Chore("remembering discovery", 2_000, membership.remember_discovery),
             Chore("sweeping", 500, sweeping(ledger)),
             Chore("refreshing rows", 250, refreshing(ledger)),
         )
         self._chores = [asyncio.create_task(keep_doing(chore), name=chore.name) for chore in chores]
+        if ledger.upstream_bindings is not None:
+            follow = upstream.following(ledger.upstream_bindings, ledger.leases, self.replica_id)
+            chore = Chore("AgentENV's binding keys", upstream.INTERVAL_MS, follow)
+            self._chores.append(asyncio.create_task(keep_doing(chore), name=chore.name))
         if self._discovery is not None:
             self._chores.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))
 
@@ -191,6 +196,7 @@ def store_options(store: StoreSettings) -> StoreOptions:
         attempt_timeout_ms=store.attempt_timeout_ms,
         wait_replicas=store.wait_replicas,
         read_addr=store.redis_read_addr,
+        upstream_bindings=store.upstream_bindings,
         tls_ca_file=_text(store.tls_ca_file),
         tls_cert_file=_text(store.tls_cert_file),
         tls_key_file=_text(store.tls_key_file),

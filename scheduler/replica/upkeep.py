@@ -8,6 +8,7 @@ would meet it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,16 +24,19 @@ log = get_logger(__name__)
 
 JITTER = 0.2
 _SLICES_AT_ONCE = 100
+_HURRIED_SECONDS = 0.05  # what keeps failing must not be tried without a pause, whoever is waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """`work` again and again, `interval_ms` apart; after failures up to `retry_ms_max` apart."""
+    """`work` again and again, `interval_ms` apart; after failures up to `retry_ms_max` apart.
+    `hurry`, once set, cuts the pause short; `work` clears it by doing what it was set for."""
 
     name: str
     interval_ms: int
     work: Callable[[], Awaitable[None]]
     retry_ms_max: int = 5_000
+    hurry: asyncio.Event | None = None
 
 
 async def keep_doing(chore: Chore) -> None:
@@ -52,7 +56,17 @@ async def keep_doing(chore: Chore) -> None:
             if failures:
                 log.info("a chore works again", chore=chore.name, failures=failures)
             failures = 0
-        await asyncio.sleep(pause_ms(chore, failures) / 1000)
+        await _pause(chore, pause_ms(chore, failures) / 1000)
+
+
+async def _pause(chore: Chore, seconds: float) -> None:
+    if chore.hurry is None:
+        await asyncio.sleep(seconds)
+        return
+    shortest = min(seconds, _HURRIED_SECONDS)
+    await asyncio.sleep(shortest)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(chore.hurry.wait(), seconds - shortest)
 
 
 def pause_ms(chore: Chore, failures: int) -> float:

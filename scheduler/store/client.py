@@ -23,6 +23,7 @@ from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
 from scheduler.store.errors import TooFewReplicas, judge
 from scheduler.store.exchange import Argument, Command, connection_of, replies_to, wait_for_replicas
+from scheduler.store.guard import AnotherServer, ServerGuard
 from scheduler.store.keys import Keys
 from scheduler.store.options import StoreOptions
 from scheduler.store.scripts import Script, ScriptLibrary
@@ -83,8 +84,9 @@ class StoreClient:
         self.library = library
         self.home_key = home_key
         self.statistics = StoreStatistics()
+        self.guard = ServerGuard()
         self.reader: StoreClient = self
-        self._topology: Topology = open_topology(address, options)
+        self._topology: Topology = open_topology(address, options, self.guard)
         self._slots = asyncio.Semaphore(options.pool_size)
 
     def __repr__(self) -> str:
@@ -214,7 +216,7 @@ class StoreClient:
                 if call.script is not None:
                     raise _ScriptUnknown(call.script) from error
                 failure: Exception = error
-            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas) as error:
+            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, AnotherServer) as error:
                 failure = error
             verdict = judge(failure, where, call.script)
             if verdict.relocate:
@@ -238,6 +240,7 @@ class StoreClient:
                 pool = await self._topology.pool_for(call.key)
                 connection = await connection_of(pool)
                 try:
+                    self.guard.check(connection)
                     replies = await replies_to(connection, call.commands)
                     if call.wait_replicas and call.key:
                         await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).cursors, limit)

@@ -112,6 +112,12 @@ def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
     )
 
 
+def sequence_of(flat: Sequence[Any]) -> int:
+    """The place in the ledger's order that these reservation fields tell; 0 when they tell none."""
+    names = [text(name) for name in flat[::2]]
+    return int(flat[2 * names.index("sequence") + 1]) if "sequence" in names else 0
+
+
 # -- placement requests ---------------------------------------------------------------------------------------
 
 

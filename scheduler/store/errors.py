@@ -23,6 +23,7 @@ from scheduler.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
+from scheduler.store.guard import AnotherServer
 from scheduler.store.scripts import Script
 
 # An expected "no" is a status of the reply and no error; these are breaches of contract.
@@ -106,6 +107,9 @@ def judge(error: BaseException, where: str, script: Script | None = None) -> Ver
         return Verdict(error)
     if isinstance(error, TooFewReplicas):
         text = f"written, but fewer than {error.wanted} replicas have it; repeat the same call"
+        return Verdict(StoreUnavailable(f"the ledger at {where}: {text}"), retry=True)
+    if isinstance(error, AnotherServer):
+        text = "another server took over; what it holds is being looked at"
         return Verdict(StoreUnavailable(f"the ledger at {where}: {text}"), retry=True)
     if isinstance(error, UnicodeEncodeError):
         return Verdict(InvalidRequest("a text holds characters that are no valid Unicode"))

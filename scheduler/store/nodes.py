@@ -103,6 +103,7 @@ class NodeStore:
         if status == "unlisted":
             raise NodeNotListed(NOT_LISTED)
         generation = int(reply[0])
+        self._runner.note_sequence(generation)
         if status == "stale":
             return HeartbeatResult(generation, stale=True)
         if int(reply[1]) == 1:

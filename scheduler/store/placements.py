@@ -49,6 +49,7 @@ class PlacementStore:
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, fields = reply
+        self._runner.note_sequence(codec.sequence_of(fields))
         return Decision(
             node=NodeAddress(codec.text(node_id), codec.text(endpoint)),
             strategy=Strategy(codec.text(strategy)),

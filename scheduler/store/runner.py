@@ -31,6 +31,11 @@ class Runner:
         self.keys = keys
         self.clock = clock
         self.entropy: Callable[[], int] = fresh_entropy
+        self.newest_sequence = 0
+
+    def note_sequence(self, sequence: int) -> None:
+        """The ledger told this much of its order. One that counts less later on has lost what came between."""
+        self.newest_sequence = max(self.newest_sequence, sequence)
 
     async def run(
         self, script: str, *args: Argument, durable: bool = False, lagging: bool = False

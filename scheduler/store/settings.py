@@ -117,9 +117,12 @@ class SettingsStore:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def put(self, settings: LedgerSettings, replica_id: str, recovering: bool = False) -> SettingsOutcome:
-        """Offer settings to the ledger. `recovering`: the ledger was lost or rolled back, so for one
-        binding_ttl what is missing is told as "not rebuilt" instead of "not found"."""
+    async def put(
+        self, settings: LedgerSettings, replica_id: str, recovering: bool = False, lost_with: str = ""
+    ) -> SettingsOutcome:
+        """Offer settings to the ledger. `recovering`: it may have been lost or rolled back, so for one
+        binding_ttl what is missing is told as "not rebuilt" instead of "not found". `lost_with`: something
+        it told is missing since this server process took over, so no node admits before it has reported."""
         content = encode(settings)
         values = [part for item in content.items() for part in item]
         status, reply = await self._runner.run(
@@ -129,8 +132,11 @@ class SettingsStore:
             digest_of(content),
             secrets.token_hex(8),
             int(recovering),
+            lost_with,
             *values,
         )
+        if recovering:
+            self._runner.newest_sequence = 0
         found = codec.texts(reply[0])
         differing = tuple(sorted(
             name for name in content.keys() | _content_names(found) if content.get(name) != found.get(name)
@@ -143,6 +149,14 @@ class SettingsStore:
         """The settings in force and the ledger's epoch; None when it holds none."""
         found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.settings))
         return (decode(found), found["epoch"]) if "epoch" in found else None
+
+    async def lost_something(self) -> bool:
+        """Whether the ledger's order falls short of what it told this replica.
+
+        What a server persists or hands to its replicas is all it did up to some moment, so one that counts
+        as far has everything that was told until then."""
+        counted = codec.number(await self._runner.client.command("GET", self._runner.keys.sequence))
+        return counted < self._runner.newest_sequence
 
     async def sign_of_life(self, replica_id: str, ttl_ms: int = DEFAULT_SIGN_OF_LIFE_MS) -> LedgerSigns | None:
         """Tell that this replica lives for another `ttl_ms`. None: the ledger is empty."""
@@ -169,7 +183,7 @@ class SettingsStore:
         return {name: int(value) for name, value in found.items()}
 
 
-_NOT_CONTENT = {"revision", "digest", "epoch", "rebuilding_until_ms", "refresh_after"}
+_NOT_CONTENT = {"revision", "digest", "epoch", "rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with"}
 
 
 def _content_names(found: Mapping[str, str]) -> set[str]:

@@ -25,6 +25,7 @@ from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, Redi
 from scheduler.store.address import Address, Credentials, Scheme
 from scheduler.store.embedded import embedded_pool
 from scheduler.store.exchange import connection_of, replies_to
+from scheduler.store.guard import ServerGuard
 from scheduler.store.options import StoreOptions
 
 Host = tuple[str, int]
@@ -40,11 +41,11 @@ class Topology(Protocol):
     async def close(self) -> None: ...
 
 
-def open_topology(address: Address, options: StoreOptions) -> Topology:
-    """Nothing is connected yet."""
+def open_topology(address: Address, options: StoreOptions, guard: ServerGuard) -> Topology:
+    """Nothing is connected yet. `guard` hears of every new connection."""
     if address.scheme is Scheme.EMBEDDED:
         return FixedTopology(embedded_pool(options.fake_server))
-    pools = Pools(address, options)
+    pools = Pools(address, options, guard)
     if address.scheme is Scheme.SENTINEL:
         return SentinelTopology(address, pools)
     if address.scheme is Scheme.CLUSTER:
@@ -55,8 +56,9 @@ def open_topology(address: Address, options: StoreOptions) -> Topology:
 class Pools:
     """One pool per server. How many connections are in use is bounded by the client, not here."""
 
-    def __init__(self, address: Address, options: StoreOptions) -> None:
+    def __init__(self, address: Address, options: StoreOptions, guard: ServerGuard) -> None:
         self._address = address
+        self._guard = guard
         self._tls = {
             "ssl_ca_certs": options.tls_ca_file,
             "ssl_certfile": options.tls_cert_file,
@@ -75,12 +77,13 @@ class Pools:
         pool = self._by_host.get(host)
         if pool is None:
             arguments = self.arguments(self._address.credentials)
-            pool = self._by_host[host] = ConnectionPool(host=host[0], port=host[1], **arguments)
+            pool = ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.introduce, **arguments)
+            self._by_host[host] = pool
         return pool
 
     def unix(self) -> ConnectionPool:
         arguments = {**self.arguments(self._address.credentials), "connection_class": UnixDomainSocketConnection}
-        return ConnectionPool(path=self._address.path, **arguments)
+        return ConnectionPool(path=self._address.path, redis_connect_func=self._guard.introduce, **arguments)
 
     def arguments(self, credentials: Credentials) -> dict[str, Any]:
         """What every connection is made with. Retries and time limits are the client's: one place, one budget."""

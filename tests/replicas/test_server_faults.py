@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
 import redis
 
 from tests.replicas.conftest import StartServer
-from tests.replicas.harness.callers import Workload
+from tests.replicas.harness.callers import Workload, eventually
+from tests.replicas.harness.fleet import NodeModel
 from tests.replicas.harness.scene import Scene, Setting, now, scene
 from tests.support.servers import RedisServer
 
@@ -128,3 +131,30 @@ async def _answer_of(url: str) -> httpx.Response:
     async with httpx.AsyncClient(trust_env=False, timeout=15) as client:
         hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 1}
         return await client.post(f"{url}/v1/schedule", json={"hint": hint})
+
+
+@pytest.mark.brief
+async def test_a_ledger_that_lost_its_tail_admits_nothing_on_nodes_it_has_not_heard_from_since(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """As after a power cut: the server comes back with an older log. Nodes report rarely, so that a ledger which
+    trusted its old rows would have time to give the same room away again."""
+    nodes = [NodeModel(f"node-{number}", 40, 65_536) for number in range(4)]
+    workload = Workload(clients=16, creates=400, think_seconds=0.0, confirm_share=1.0, patience_seconds=5)
+    setting = Setting(nodes=nodes, living=True, report_seconds=2.5, workload=workload)
+    server = start_server(persistence="everysec")
+    async with scene(server, setting) as at:
+        await at.more_answers(40)
+        older = await asyncio.to_thread(shutil.copytree, server.directory / "appendonlydir", tmp_path / "older")
+        await at.more_answers(60)
+        await asyncio.to_thread(server.kill)
+        shutil.rmtree(server.directory / "appendonlydir")
+        shutil.copytree(older, server.directory / "appendonlydir")
+        began = now()
+        await asyncio.to_thread(server.restart)
+        recovery = await at.recovery_seconds(began)
+        await eventually(lambda: at.callers.refused > 0 or at.load.done(), "the fleet to be full")
+        verdict = await at.verdict(
+            "a power cut: Redis returns with an older AOF", loss_allowed=True, recovery_s=recovery
+        )
+        assert verdict.lost
