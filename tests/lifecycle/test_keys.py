@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.domain.placement import ScheduleRequest
@@ -9,7 +11,7 @@ from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import Conflict
 from tests.lifecycle.cluster import NOTHING, TTL_MS, Cluster
 
-KEY = {"idempotency_key": "k1"}
+KEY: dict[str, Any] = {"idempotency_key": "k1"}
 
 
 async def test_the_same_request_gets_the_same_node_and_reservation_however_often(cluster: Cluster) -> None:
@@ -53,7 +55,7 @@ async def test_a_replay_notices_that_the_time_of_a_confirmed_one_is_over(cluster
         {"reservation_ttl_ms": 1_000},
     ],
 )
-async def test_a_key_belongs_to_one_request(cluster: Cluster, other: dict[str, object]) -> None:
+async def test_a_key_belongs_to_one_request(cluster: Cluster, other: dict[str, Any]) -> None:
     await cluster.add()
     reservation = await cluster.place(**KEY)
     with pytest.raises(Conflict) as conflict:

@@ -1,0 +1,120 @@
+"""A node that leaves discovery: a flap frees nothing, a departure frees everything, and both are told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.domain.reservation import Lifecycle
+from scheduler.errors import Conflict, NoNodes
+from tests.lifecycle.cluster import BINDING_TTL_MS, NOTHING, REPORT_TTL_MS, Cluster
+
+
+async def remove(cluster: Cluster, node_id: str = "a") -> None:
+    await cluster.services.nodes.remove(node_id)
+
+
+async def test_a_flap_frees_nothing_of_what_is_being_created(cluster: Cluster) -> None:
+    await cluster.add()
+    pending, confirmed = await cluster.place(), await cluster.place()
+    await cluster.confirm(confirmed)
+    await remove(cluster)
+    cluster.wait(REPORT_TTL_MS - 1)
+    await cluster.sweep()
+    assert [await cluster.state(each) for each in (pending, confirmed)] == ["pending", "confirmed"]
+    await cluster.discover()
+    assert await cluster.pending() == (4, 8192, 2)
+    cluster.wait(REPORT_TTL_MS)
+    await cluster.sweep()
+    assert [await cluster.state(each) for each in (pending, confirmed)] == ["pending", "confirmed"]
+    assert (await cluster.confirm(pending, "s2")).orphaned is False
+
+
+@pytest.mark.parametrize("swept", [False, True])
+async def test_one_report_ttl_after_a_removal_what_was_promised_there_ends(cluster: Cluster, swept: bool) -> None:
+    await cluster.add()
+    pending, confirmed = await cluster.place(), await cluster.place()
+    await cluster.confirm(confirmed)
+    await remove(cluster)
+    cluster.wait(REPORT_TTL_MS)
+    if swept:
+        await cluster.sweep()
+    assert await cluster.ending(pending) == ("expired", "node_removed")
+    assert await cluster.ending(confirmed) == ("settled", "node_removed")
+
+
+@pytest.mark.parametrize("swept", [False, True])
+async def test_a_late_confirm_of_what_went_with_its_node_says_so(cluster: Cluster, swept: bool) -> None:
+    await cluster.add()
+    reservation = await cluster.place()
+    await remove(cluster)
+    cluster.wait(REPORT_TTL_MS)
+    if swept:
+        await cluster.sweep()
+    result = await cluster.confirm(reservation)
+    assert result.orphaned
+    assert (result.reservation.state, result.reservation.reason) == ("settled", "node_removed")
+    again = await cluster.confirm(reservation)
+    assert (again.replayed, again.orphaned) == (True, True)
+    with pytest.raises(Conflict):
+        await cluster.cancel(reservation)
+
+
+async def test_a_late_confirm_counts_on_a_node_that_is_back(cluster: Cluster) -> None:
+    await cluster.add()
+    reservation = await cluster.place()
+    await remove(cluster)
+    cluster.wait(REPORT_TTL_MS)
+    await cluster.discover()
+    assert await cluster.pending() == NOTHING
+    result = await cluster.confirm(reservation)
+    assert (result.orphaned, result.reservation.state) == (True, "confirmed")
+    assert await cluster.pending() == (2, 4096, 1)
+    await cluster.report("a", ("s1",))
+    assert await cluster.ending(reservation) == ("settled", "listed")
+    assert await cluster.pending() == NOTHING
+
+
+async def test_a_node_that_comes_back_starts_from_a_baseline(cluster: Cluster) -> None:
+    await cluster.add(create_successes=5)
+    reservation = await cluster.place(lifecycle=Lifecycle.HEARTBEAT)
+    await remove(cluster)
+    await cluster.discover()
+    grown: dict[str, Any] = {"allocated_cpu": 2, "allocated_memory_bytes": 2**32, "create_successes": 6}
+    await cluster.report(**grown)
+    assert await cluster.state(reservation) == "pending"
+    assert await cluster.pending() == (2, 4096, 1)
+
+
+async def test_a_removed_node_is_chosen_no_more_and_its_sandboxes_are_found(cluster: Cluster) -> None:
+    await cluster.add()
+    await cluster.report("a", ("s1",))
+    await remove(cluster)
+    with pytest.raises(NoNodes):
+        await cluster.place()
+    assert await cluster.node_of("s1") == "a"
+    cluster.wait(BINDING_TTL_MS - 1)
+    await cluster.sweep()
+    assert await cluster.node_of("s1") == "a"
+    cluster.wait(1)
+    assert await cluster.node_of("s1") is None
+
+
+async def test_a_flap_keeps_the_bindings_and_the_first_roster_after_it_brings_them_to_date(cluster: Cluster) -> None:
+    await cluster.add()
+    await cluster.report("a", ("s1", "s2"))
+    await remove(cluster)
+    await cluster.discover()
+    assert [await cluster.node_of(each) for each in ("s1", "s2")] == ["a", "a"]
+    await cluster.report("a", ("s2", "s3"))
+    assert [await cluster.node_of(each) for each in ("s1", "s2", "s3")] == [None, "a", "a"]
+
+
+async def test_the_deadline_comes_first_when_it_comes_first(cluster: Cluster) -> None:
+    await cluster.add()
+    reservation = await cluster.place(reservation_ttl_ms=1_000)
+    await remove(cluster)
+    cluster.wait(REPORT_TTL_MS)
+    await cluster.sweep()
+    assert await cluster.ending(reservation) == ("expired", "deadline")
