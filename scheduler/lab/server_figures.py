@@ -56,14 +56,14 @@ class ServerFigures:
         for first in range(0, len(commands), BATCH):
             await self._client.pipeline(commands[first : first + BATCH])
         cpu_us = (await self._cpu_us() - before_us) / len(commands)
-        return ScriptCost(await self.since_reset(), cpu_us)
+        return ScriptCost((await self.since_reset()).mean_us, cpu_us)
 
     async def reset(self) -> None:
         await self._client.command("CONFIG", "RESETSTAT")
 
-    async def since_reset(self) -> float:
-        """Server-side mean of all script calls since the last reset."""
-        return call_statistics(await self._client.info("commandstats")).mean_us
+    async def since_reset(self) -> CallStatistics:
+        """All script calls since the last reset."""
+        return call_statistics(await self._client.info("commandstats"))
 
     async def _cpu_us(self) -> float:
         used = await self._client.info("cpu")
