@@ -24,6 +24,8 @@ from tests.support.recount import assert_ledger_is_sound
 
 T = TypeVar("T")
 KNOWN_TEMPLATE = Template("known", cpu_count=2, memory_mb=1024)
+# On a crowded machine a server may be slow to answer; that is not what is judged here.
+PATIENCE = {"operation_timeout_ms": 60_000, "attempt_timeout_ms": 30_000}
 _domains = itertools.count()
 
 
@@ -47,7 +49,8 @@ class SideBySide(RuleBasedStateMachine):
 
     def open(self, chosen: LedgerSettings) -> None:
         """A ledger of its own for this example, and the model of it."""
-        self.ledger = self.run(self.backend.open(domain=f"example-{next(_domains)}", clock=self.clock))
+        domain = f"example-{next(_domains)}"
+        self.ledger = self.run(self.backend.open(domain=domain, clock=self.clock, **PATIENCE))
         self.run(put_settings(self.ledger, chosen))
         self.run(self.ledger.templates.put(KNOWN_TEMPLATE))
         self.model = self.model_of(chosen)
