@@ -88,6 +88,28 @@ async def test_the_callers_deadline_is_the_deadline_of_the_work(port: Port) -> N
     assert 3500 < without <= 10_000
 
 
+async def test_who_comes_beyond_what_can_be_under_way_is_told_at_once() -> None:
+    services = scripted_services()
+    release = asyncio.Event()
+
+    async def slow(*_: object) -> Binding:
+        await release.wait()
+        return BINDING
+
+    services.bindings.behaviours["lookup"] = slow
+    async with serving(services, in_flight_max=3) as port:
+        lookup = v1.LookupNodeRequest(sandbox_id="s1")
+        under_way = [asyncio.ensure_future(port.scheduler.LookupNode(lookup)) for _ in range(3)]
+        while len(services.bindings.calls) < 3:  # noqa: ASYNC110  the calls arrive when they do
+            await asyncio.sleep(0.001)
+        told = await refusal(port.scheduler.LookupNode(lookup))
+        assert told == ("UNAVAILABLE", "too many calls at once; ask again")
+        assert await health_of(port, "") == SERVING, "probes are not counted"
+        release.set()
+        await asyncio.gather(*under_way)
+        assert await still_answers(port)
+
+
 async def test_a_caller_that_goes_away_cancels_its_work(port: Port) -> None:
     entered, cancelled = asyncio.Event(), asyncio.Event()
 

@@ -89,65 +89,75 @@ class Method:
     request_type: type[Message]
 
 
-def generic_handler(
-    service: str, methods: Mapping[str, Method], options: GrpcOptions, translate: Translator = plain_answer
-) -> grpc.GenericRpcHandler:
-    """All methods of one service, by their exact wire names."""
-    return grpc.method_handlers_generic_handler(
-        service,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                # Bytes in: reading them is part of the answer, so that garbage has a status and a measurement.
-                _answering(name, method, options, translate),
-                response_serializer=_serialized,
-            )
-            for name, method in methods.items()
-        },
-    )
+class Answering:
+    """Makes handlers of one port; they share its measure of how much is under way."""
+
+    def __init__(self, options: GrpcOptions) -> None:
+        self._options = options
+        self._in_flight = 0
+
+    def generic_handler(
+        self, service: str, methods: Mapping[str, Method], translate: Translator = plain_answer
+    ) -> grpc.GenericRpcHandler:
+        """All methods of one service, by their exact wire names."""
+        return grpc.method_handlers_generic_handler(
+            service,
+            {
+                name: grpc.unary_unary_rpc_method_handler(
+                    # Bytes in: reading them is part of the answer, so that garbage has a status and a measurement.
+                    self._answering(name, method, translate),
+                    response_serializer=_serialized,
+                )
+                for name, method in methods.items()
+            },
+        )
+
+    def _answering(self, name: str, method: Method, translate: Translator) -> Any:
+        observe = self._options.observe if name in MEASURED else None
+
+        async def answer(frame: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
+            self._in_flight += 1
+            try:
+                with _Measured(name, observe) as measured, within(self._seconds_left(context)):
+                    outcome = await self._outcome(name, method, frame, translate)
+                    if isinstance(outcome, Answer):
+                        measured.code = outcome.code
+            finally:
+                self._in_flight -= 1
+            if isinstance(outcome, Answer):
+                await context.abort(outcome.code, outcome.text, tuple(outcome.metadata))
+            return outcome
+
+        return answer
+
+    async def _outcome(self, name: str, method: Method, frame: bytes, translate: Translator) -> Message | Answer:
+        try:
+            if self._in_flight > self._options.in_flight_max:
+                # Early, so that the caller can go elsewhere: a queue longer than a deadline serves nobody.
+                raise errors.Overloaded("too many calls at once; ask again")
+            return await method.handler(method.request_type.FromString(frame))
+        except DecodeError:
+            # INTERNAL is what grpc-go answers to a frame it cannot read.
+            return Answer(grpc.StatusCode.INTERNAL, f"the frame is no {method.request_type.DESCRIPTOR.full_name}")
+        except Refused as refused:
+            return refused.answer
+        except errors.SchedulerError as error:
+            answer = translate(error)
+            if answer.code is grpc.StatusCode.INTERNAL:
+                log.exception("a call failed inside the scheduler", rpc=name)
+            return answer
+        except Exception:  # the server must outlive any defect of a handler
+            log.exception("a call met a defect", rpc=name)
+            return Answer(grpc.StatusCode.INTERNAL, "internal error")
+
+    def _seconds_left(self, context: grpc.aio.ServicerContext[Any, Any]) -> float:
+        # The stubs say float; without a deadline grpc hands out None.
+        remaining: float | None = context.time_remaining()
+        return self._options.default_deadline_seconds if remaining is None else remaining
 
 
 def _serialized(message: Message) -> bytes:
     return message.SerializeToString()
-
-
-def _answering(name: str, method: Method, options: GrpcOptions, translate: Translator) -> Any:
-    observe = options.observe if name in MEASURED else None
-
-    async def answer(frame: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
-        with _Measured(name, observe) as measured:
-            with within(_seconds_left(context, options)):
-                outcome = await _outcome(name, method, frame, translate)
-            if isinstance(outcome, Answer):
-                measured.code = outcome.code
-        if isinstance(outcome, Answer):
-            await context.abort(outcome.code, outcome.text, tuple(outcome.metadata))
-        return outcome
-
-    return answer
-
-
-async def _outcome(name: str, method: Method, frame: bytes, translate: Translator) -> Message | Answer:
-    try:
-        return await method.handler(method.request_type.FromString(frame))
-    except DecodeError:
-        # INTERNAL is what grpc-go answers to a frame it cannot read.
-        return Answer(grpc.StatusCode.INTERNAL, f"the frame is no {method.request_type.DESCRIPTOR.full_name}")
-    except Refused as refused:
-        return refused.answer
-    except errors.SchedulerError as error:
-        answer = translate(error)
-        if answer.code is grpc.StatusCode.INTERNAL:
-            log.exception("a call failed inside the scheduler", rpc=name)
-        return answer
-    except Exception:  # the server must outlive any defect of a handler
-        log.exception("a call met a defect", rpc=name)
-        return Answer(grpc.StatusCode.INTERNAL, "internal error")
-
-
-def _seconds_left(context: grpc.aio.ServicerContext[Any, Any], options: GrpcOptions) -> float:
-    # The stubs say float; without a deadline grpc hands out None.
-    remaining: float | None = context.time_remaining()
-    return options.default_deadline_seconds if remaining is None else remaining
 
 
 class _Measured:

@@ -28,12 +28,14 @@ class GrpcOptions:
 
     `query_only` leaves LookupNode and health, everything else is UNIMPLEMENTED.
     `receive_bytes_max` must hold a roster of 110,000 ids (about 4 MiB).
+    `in_flight_max`: calls under way at once; who comes beyond is told UNAVAILABLE at once.
     `default_deadline_seconds` is for callers that send none."""
 
     address: str = "127.0.0.1:9090"
     tls: TlsFiles | None = None
     query_only: bool = False
     receive_bytes_max: int = 16 * MIB
+    in_flight_max: int = 1024
     default_deadline_seconds: float = 10.0
     observe: RpcObserver | None = None
 

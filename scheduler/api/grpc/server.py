@@ -8,7 +8,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
-from scheduler.api.grpc.answering import generic_handler
+from scheduler.api.grpc.answering import Answering
 from scheduler.api.grpc.options import GrpcOptions
 from scheduler.errors import ConfigurationError
 from scheduler.observability.logging import get_logger
@@ -69,15 +69,14 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
             ("grpc.so_reuseport", 0),
         ]
     )
+    answering = Answering(options)
     scheduler = scheduler_v1.SchedulerV1(services)
-    handlers = [
-        generic_handler(scheduler_v1.SERVICE, scheduler.methods(query_only=options.query_only), options),
-    ]
+    handlers = [answering.generic_handler(scheduler_v1.SERVICE, scheduler.methods(query_only=options.query_only))]
     if not options.query_only:
         reservations = reservations_v1alpha.ReservationsV1Alpha(services)
         handlers.append(
-            generic_handler(
-                reservations_v1alpha.SERVICE, reservations.methods(), options, reservations_v1alpha.translate
+            answering.generic_handler(
+                reservations_v1alpha.SERVICE, reservations.methods(), reservations_v1alpha.translate
             )
         )
     server.add_generic_rpc_handlers(handlers)

@@ -223,6 +223,8 @@ def judge(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
         assert {code for _, code in node.refused} <= {"UNAVAILABLE"}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_an_hour_with_all_its_troubles(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
     await live(life, hours=1)
     judge(life, capsys)
@@ -235,8 +237,8 @@ async def test_an_hour_with_all_its_troubles(life: Life, capsys: pytest.CaptureF
         assert node.pending.sandbox_count <= 3
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
 async def test_a_whole_day(life: Life, capsys: pytest.CaptureFixture[str]) -> None:
     await live(life, hours=24)
     judge(life, capsys)

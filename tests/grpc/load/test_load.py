@@ -1,7 +1,9 @@
 """2,000 nodes of 50 sandboxes report every 5 s while 200 sandboxes a second are placed: two replicas,
 one Redis, and this machine. No call may fail; what it took is printed, not judged.
 
-    SCHEDULER_TEST_LOAD_SECONDS=60 pytest -m slow tests/grpc/load -s
+    pytest -m soak tests/grpc/load
+
+It needs the machine for itself: what a busy one cannot do in time fails as an overloaded replica does.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="CPU times are read from /proc")
 async def test_two_replicas_carry_two_thousand_nodes(
@@ -54,7 +56,7 @@ async def test_two_replicas_carry_two_thousand_nodes(
         await load.close()
     with capsys.disabled():
         print(f"\n{load.timings.table()}\n{_cpu_line(used)}")
-    assert not load.timings.failures
+    assert not load.timings.failures, _warnings(one, other)
     assert len(load.timings.seconds["Heartbeat"]) >= 0.95 * SECONDS * NODES / 5
     assert len(load.timings.seconds["Schedule"]) >= 0.95 * SECONDS * SCHEDULES_PER_SECOND
 
@@ -62,3 +64,9 @@ async def test_two_replicas_carry_two_thousand_nodes(
 def _cpu_line(used: Mapping[str, float]) -> str:
     whole = WARM_UP_SECONDS + SECONDS
     return "CPU: " + ", ".join(f"{name} {100 * seconds / whole:.0f} %" for name, seconds in used.items())
+
+
+def _warnings(*replicas: ReplicaProcess) -> str:
+    """What the replicas had to say about it."""
+    loud = [event for replica in replicas for event in replica.log if event["level"] in {"warning", "error"}]
+    return "\n".join(map(str, [*loud[:20], *(line for replica in replicas for line in replica.other_lines[:20])]))
