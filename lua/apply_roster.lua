@@ -27,6 +27,7 @@ local node_id, node = ARGV[2], node_key(ARGV[2])
 local known = as_table_of(node_key(node_id), 'generation', 'roster_edits')
 if known.generation ~= ARGV[3] then return { 'superseded' } end
 redis.call('HDEL', node, 'roster_digest')
+report_generation = ARGV[3]
 
 local added_end = 6 + tonumber(ARGV[6])
 for index = 7, added_end do

@@ -32,6 +32,7 @@ local function unnamed()
   for _, part in ipairs({ 'reservations', 'acknowledged' }) do
     for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, part), 0, UNNAMED_MAX - 1)) do
       local reservation = read_reservation(id)
+      if not reservation then redis.call('ZREM', node_key(node_id, part), id) end
       if reservation and not reservation.sandbox_id
         and (reservation.state == 'settled' or tonumber(reservation.expires_at_ms) > now) then
         found[#found + 1] = reservation

@@ -95,6 +95,7 @@ if listed_already and ARGV[5] ~= '' and redis.call('HGET', node_key(node_id), 's
   redis.call('HSET', node_key(node_id), 'endpoint', ARGV[5])
 end
 local generation = redis.call('INCR', key('sequence'))
+report_generation = integer(generation)
 if digest ~= '' then
   for _, sandbox_id in ipairs(claims) do judge_claim(node_id, sandbox_id, listed[sandbox_id], settings, now, credit) end
 end

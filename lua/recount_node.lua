@@ -58,14 +58,19 @@ local function recount_sightings()
   end
 end
 
+-- The pool a node belongs to. One that waits for its first report since a loss admits nothing, whatever it said before.
+local function expected_pool(over_limit, stale)
+  local pool = pool_of(known.discovery, known.status, over_limit, stale)
+  if known.waiting and (pool == 'r' or pool == 'c' or pool == 'u') then return 'w' end
+  return pool
+end
+
 -- The pools a node may be in: one that fell silent is moved at the next look, not at once.
 local function acceptable_pools(over_limit)
   local pools, last = {}, tonumber(known.last_seen_ms or '')
   local overdue = last ~= nil and now - last > settings.report_ttl_ms
-  local fresh = pool_of(known.discovery, known.status, over_limit, false)
-  if known.waiting and fresh == 'c' then fresh = 'w' end
-  if not score_in('silent') then pools[fresh] = true end
-  if overdue or score_in('silent') then pools[pool_of(known.discovery, known.status, over_limit, true)] = true end
+  if not score_in('silent') then pools[expected_pool(over_limit, false)] = true end
+  if overdue or score_in('silent') then pools[expected_pool(over_limit, true)] = true end
   return pools
 end
 

@@ -27,6 +27,11 @@ for _, node_id in ipairs(node_ids) do
     local stale = now - figures.last_seen_ms > settings.report_ttl_ms
     local over_limit = observe(row, known.discovery, known.status, figures, stale, observation)
     redis.call('HSET', node_key(node_id), 'over_limit', over_limit or '')
+    -- A longer report_ttl may make it fresh again; then it must be able to fall silent again.
+    if not stale and redis.call('ZREM', key('silent'), node_id) == 1 then
+      redis.call('ZADD', key('seen'), integer(figures.last_seen_ms), node_id)
+      redis.call('ZREM', key('forgotten'), node_id)
+    end
     if known.waiting or figures.last_seen_ms <= unheard_since_ms then
       redis.call('HSET', node_key(node_id), 'waiting', 1)
       row.pool = waiting_pool(row.pool)

@@ -20,7 +20,8 @@ end
 -- Takes a sandbox out of a node's last roster. The stored digest no longer describes that roster,
 -- so the node's next report is applied as a difference again.
 local function unlist_sandbox(node_id, sandbox_id)
-  if redis.call('SREM', node_key(node_id, 'sandboxes'), sandbox_id) == 1 then
+  if redis.call('SREM', node_key(node_id, 'sandboxes'), sandbox_id) == 1
+    and redis.call('EXISTS', node_key(node_id)) == 1 then
     redis.call('HDEL', node_key(node_id), 'roster_digest')
     redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
   end

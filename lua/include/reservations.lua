@@ -3,6 +3,9 @@
 -- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
 local EXPIRY_SLICE = 1024
+local ACKNOWLEDGED_MAX = 1024
+-- The report that is being accounted for, by its generation; a script that records one sets it.
+local report_generation
 
 local function read_reservation(reservation_id)
   local flat = redis.call('HGETALL', reservation_key(reservation_id))
@@ -28,7 +31,8 @@ local function readable_for(reservation)
   return math.max(RETENTION_MS, ttl_ms)
 end
 
--- Drops what has stopped being readable from the listing, a few at a time, so it never piles up.
+-- Drops what has stopped being readable, a few at a time, so it never piles up. Its hash tells which lists
+-- it stands in, so the hash lives longer by itself; its own TTL is for what this misses.
 local function purge_finished(now, slice)
   local gone = redis.call('ZRANGEBYSCORE', key('finished'), '-inf', integer(now), 'LIMIT', 0, slice)
   for _, reservation_id in ipairs(gone) do
@@ -50,13 +54,15 @@ local function finish_reservation(reservation, state, reason, now)
   reservation.state, reservation.reason, reservation.finished_at_ms = state, reason, integer(now)
   redis.call('HSET', reservation_key(id), 'state', state, 'reason', reason, 'finished_at_ms', integer(now),
     'held_cpu', 0, 'held_memory', 0, 'held_count', 0)
-  redis.call('PEXPIRE', reservation_key(id), integer(retention))
+  if report_generation then redis.call('HSET', reservation_key(id), 'report_generation', report_generation) end
+  redis.call('PEXPIRE', reservation_key(id), integer(retention + RETENTION_MS))
   redis.call('ZREM', key('expiry'), id)
   redis.call('ZREM', node_key(node_id, 'reservations'), id)
   redis.call('ZADD', key('finished'), integer(now + retention), id)
   local sandbox_id = reservation.sandbox_id
   if reason == 'counters' and not sandbox_id then
     redis.call('ZADD', node_key(node_id, 'acknowledged'), reservation.sequence, id)
+    redis.call('ZREMRANGEBYRANK', node_key(node_id, 'acknowledged'), 0, -ACKNOWLEDGED_MAX - 1)
   end
   if sandbox_id and sandbox_id ~= '' then
     redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
