@@ -9,7 +9,7 @@ from scheduler.domain.limits import MEMORY_MB_MAX, PAGE_DEFAULT
 from scheduler.domain.sandbox import Template
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
-from scheduler.service.checks import clean_id, clean_limit, uint32, whole_number
+from scheduler.service.checks import clean_id, clean_limit, clean_optional_id, uint32, whole_number
 
 if TYPE_CHECKING:
     from scheduler.store.templates import TemplateStore
@@ -45,6 +45,6 @@ class TemplateService:
     async def list(
         self, limit: int = PAGE_DEFAULT, cursor: str | None = None
     ) -> tuple[tuple[Template, ...], str | None]:
-        cursor = None if cursor is None else clean_id("cursor", cursor)
+        cursor = clean_optional_id("cursor", cursor or "") or None
         with self._metrics.ledger_call("list_templates"):
             return await self._store.list(limit=clean_limit(limit), cursor=cursor)

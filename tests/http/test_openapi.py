@@ -119,7 +119,10 @@ WITHOUT_INPUT = {("/healthz", "get"), ("/readyz", "get")}
 # What JSON Schema cannot say, and the check that would need it to.
 BEYOND_THE_SCHEMA = {
     ("/v1/schedule", "post"): "negative_data_rejection",  # a key is ignored, broken or not, when nothing is created
-    ("/v1/reservations", "get"): "negative_data_rejection",  # a blank filter is no filter
+    # A blank filter, limit or cursor is none.
+    ("/v1/reservations", "get"): "negative_data_rejection",
+    ("/v1/templates", "get"): "negative_data_rejection",
+    ("/v1/groups", "get"): "negative_data_rejection",
     ("/v1/bindings/{sandbox_id}", "put"): "positive_data_acceptance",  # the pair must be one that is listed
     ("/v1/nodes", "put"): "positive_data_acceptance",  # one id may not be listed with two endpoints
     ("/v1/nodes/{node_id}", "delete"): "positive_data_acceptance",  # one of its two parameters, not both
