@@ -7,7 +7,6 @@ import shutil
 import threading
 from pathlib import Path
 
-import httpx
 import pytest
 import redis
 
@@ -106,11 +105,10 @@ async def test_a_script_that_blocks_the_server_for_ten_seconds_costs_time_and_no
         blocking = threading.Thread(target=_block, args=(server,))
         blocking.start()
         await asyncio.sleep(3)
-        early = await _answer_of(at.rig.urls[0])
+        early = await at.place_once(at.rig.urls[0], "while-blocked")
         assert early.status_code in (503, 504)
         assert "Retry-After" in early.headers
-        assert httpx.get(f"{at.rig.urls[0]}/healthz").status_code == 200
-        assert httpx.get(f"{at.rig.urls[0]}/readyz", timeout=10).status_code == 503
+        assert await at.statuses(at.rig.urls[0], "/healthz", "/readyz") == [200, 503]
         await asyncio.sleep(max(0.0, blocked_at + 10 - now()))
         freed_at = now()
         with server.client() as client:
@@ -125,12 +123,6 @@ async def test_a_script_that_blocks_the_server_for_ten_seconds_costs_time_and_no
 def _block(server: RedisServer) -> None:
     with server.client(socket_timeout=60) as client, pytest.raises(redis.exceptions.ResponseError):
         client.eval(NEVER_RETURNS, 0)
-
-
-async def _answer_of(url: str) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, timeout=15) as client:
-        hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 1}
-        return await client.post(f"{url}/v1/schedule", json={"hint": hint})
 
 
 @pytest.mark.brief

@@ -18,7 +18,9 @@ class Relay:
 
     `down()` refuses and closes everything, `up()` recovers. `drop_replies(n)` lets the next
     n requests reach the server and cuts the connection instead of handing back the reply: the
-    server has committed, the caller does not know.
+    server has committed, the caller does not know. `drop_requests(n)` cuts before the server hears of
+    it, `tear_replies(n)` in the middle of the reply. `delay_seconds` slows every chunk down; `hold()`
+    forwards nothing and closes nothing, as a peer does that vanished from the network, until `release()`.
     """
 
     def __init__(self, upstream_port: int) -> None:
@@ -29,6 +31,11 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self._down = False
         self._replies_to_drop = 0
+        self._replies_to_tear = 0
+        self._requests_to_drop = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self.delay_seconds = 0.0
 
     @property
     def address(self) -> str:
@@ -49,6 +56,25 @@ class Relay:
 
     def drop_replies(self, count: int = 1) -> None:
         self._replies_to_drop = count
+
+    def drop_requests(self, count: int = 1) -> None:
+        self._requests_to_drop = count
+
+    def tear_replies(self, count: int = 1) -> None:
+        self._replies_to_tear = count
+
+    def hold(self) -> None:
+        """From now on nothing passes and nothing is closed."""
+        self._flowing.clear()
+
+    def release(self) -> None:
+        """What was held passes now."""
+        self._flowing.set()
+
+    @property
+    def faults_left(self) -> int:
+        """Of those asked for, how many have not happened yet."""
+        return self._replies_to_drop + self._replies_to_tear + self._requests_to_drop
 
     async def start(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
@@ -96,13 +122,28 @@ class Relay:
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
+            if self._requests_to_drop > 0:
+                self._requests_to_drop -= 1
+                return
+            await self._pass()
             writer.write(chunk)
             await writer.drain()
+
+    async def _pass(self) -> None:
+        if self.delay_seconds:
+            await asyncio.sleep(self.delay_seconds)
+        await self._flowing.wait()
 
     async def _replies(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             if self._replies_to_drop > 0:
                 self._replies_to_drop -= 1
+                return
+            await self._pass()
+            if self._replies_to_tear > 0:
+                self._replies_to_tear -= 1
+                writer.write(chunk[: len(chunk) // 2])
+                await writer.drain()
                 return
             writer.write(chunk)
             await writer.drain()

@@ -133,14 +133,15 @@ class Callers:
         if url is not None:
             try:
                 response = await client.post(url + path, json=body, headers=headers)
-                answer = _read(call, key, began, response)
+                answer = read_answer(call, key, began, response)
             except httpx.HTTPError as error:
                 answer = Answer(call, key, began, time.monotonic(), None, replica=url, fault=type(error).__name__)
         self.history.note(answer)
         return answer
 
 
-def _read(call: str, key: str, began: float, response: httpx.Response) -> Answer:
+def read_answer(call: str, key: str, began: float, response: httpx.Response) -> Answer:
+    """What a replica told, as the history keeps it."""
     body = response.json()
     reservation = body.get("reservation") or {}
     waiting = body.get("code") == "no_nodes" and "not_ready" in body.get("reasons", {})

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -71,7 +72,7 @@ class History:
         """The longest time, in seconds, in which no such call was acknowledged to anybody."""
         moments = sorted(answer.ended for answer in self.acknowledged(call) if since is None or answer.ended >= since)
         edges = ([since] if since is not None else []) + moments
-        return max((later - earlier for earlier, later in zip(edges, edges[1:], strict=False)), default=0.0)
+        return max((later - earlier for earlier, later in pairwise(edges)), default=0.0)
 
     def first_after(self, moment: float, call: str = "schedule") -> Answer | None:
         """The first call that began after `moment` and was acknowledged."""

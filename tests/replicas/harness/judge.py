@@ -61,9 +61,9 @@ class Verdict:
 
     def line(self) -> str:
         return (
-            f"{self.placed} placed, {self.confirmed} confirmed, {self.cancelled} cancelled, {self.replayed} told again, "
-            f"{self.unanswered} attempts without an answer, {self.recounts} recounts, {len(self.lost)} lost, "
-            f"{len(self.faults)} faults"
+            f"{self.placed} placed, {self.confirmed} confirmed, {self.cancelled} cancelled, "
+            f"{self.replayed} told again, {self.unanswered} attempts without an answer, "
+            f"{self.recounts} recounts, {len(self.lost)} lost, {len(self.faults)} faults"
         )
 
 

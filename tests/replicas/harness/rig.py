@@ -13,6 +13,7 @@ from typing import Self
 
 from tests.support.replica_process import ReplicaProcess
 
+START_SECONDS = 60.0  # several start at once, on a machine that has other work
 LISTEN_NO_MORE_THAN_NEEDED = ("--no-grpc", "--no-metrics-listener")
 
 
@@ -63,8 +64,9 @@ class Rig:
     async def start_one(self, number: int) -> None:
         """Start a replica and wait until it says that it is ready."""
         replica = self.replicas[number]
-        await asyncio.to_thread(replica.start)
-        await asyncio.to_thread(replica.wait_until_ready, 30.0)
+        replica.spawn()
+        await asyncio.to_thread(replica.wait_for_event, "listening", START_SECONDS)
+        await asyncio.to_thread(replica.wait_until_ready, START_SECONDS)
         self._serving.add(number)
 
     async def kill(self, number: int) -> None:
@@ -92,7 +94,7 @@ class Rig:
     async def ready(self) -> None:
         """Every serving replica says that it is."""
         for number in sorted(self._serving):
-            await asyncio.to_thread(self.replicas[number].wait_until_ready, 30.0)
+            await asyncio.to_thread(self.replicas[number].wait_until_ready, START_SECONDS)
 
     def output(self) -> str:
         return "\n".join(f"--- replica {number}\n{replica.output()}" for number, replica in enumerate(self.replicas))

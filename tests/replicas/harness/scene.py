@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.replicas.harness.callers import Callers, Workload, eventually
+import httpx
+
+from tests.replicas.harness.callers import Callers, Workload, eventually, read_answer
 from tests.replicas.harness.fleet import Fleet, NodeModel, large_nodes
 from tests.replicas.harness.history import History
 from tests.replicas.harness.judge import Evidence, Verdict, assert_kept, judge
@@ -29,7 +31,7 @@ class Setting:
     nodes: Sequence[NodeModel] = field(default_factory=large_nodes)
     living: bool = False
     report_seconds: float = 0.5
-    workload: Workload = Workload()
+    workload: Workload = field(default_factory=Workload)
 
 
 @dataclass(slots=True)
@@ -59,6 +61,22 @@ class Scene:
         found = self.history.first_after(since)
         assert found is not None
         return found.ended - since
+
+    async def place_once(self, url: str, key: str, **headers: str) -> httpx.Response:
+        """One attempt of one placement at one replica, outside of the load, recorded like any other."""
+        hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}
+        began = now()
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+            response = await client.post(
+                "/v1/schedule", json={"hint": hint}, headers={"Idempotency-Key": key, **headers}
+            )
+        self.history.note(read_answer("schedule", key, began, response))
+        return response
+
+    async def statuses(self, url: str, *paths: str) -> list[int]:
+        """What a replica answers there."""
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+            return [(await client.get(path)).status_code for path in paths]
 
     async def end_load(self) -> None:
         self.callers.stop()
