@@ -203,6 +203,11 @@ async def test_beyond_the_load_limit_requests_are_refused_early_and_health_is_no
     assert b"agentenv_scheduler_http_shed_total 1.0" in services.metrics.page()
 
 
+@pytest.mark.parametrize("path", ["/healthz?verbose", "/readyz?probe=1", "/metrics?name[]=up"])
+async def test_probes_and_scrapers_may_bring_parameters_of_their_own(fake_api: httpx.AsyncClient, path: str) -> None:
+    assert (await fake_api.get(path)).status_code == 200
+
+
 async def test_readiness_says_whose_settings_are_in_force(fake_api: httpx.AsyncClient, fake: FakeLedger) -> None:
     ready = await fake_api.get("/readyz")
     assert ready.json() == {

@@ -95,8 +95,10 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What an endpoint wants to know, worked out once."""
+    """What an endpoint wants to know, worked out once. Probes and scrapers bring parameters of their own
+    habit, so an endpoint open to everyone lets them pass unread."""
 
+    roles: frozenset[Role]
     path: tuple[str, ...]
     query: tuple[_Parameter, ...]
     headers: tuple[_Parameter, ...]
@@ -122,7 +124,7 @@ class SchedulerRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         endpoint, template = self.endpoint, self.path_format
         roles: frozenset[Role] = endpoint.roles  # type: ignore[attr-defined]  # set by `reach`
-        plan = _plan(endpoint, set(self.param_convertors))
+        plan = _plan(endpoint, roles, set(self.param_convertors))
 
         async def handle(request: Request) -> Response:
             call = request if isinstance(request, Call) else Call(request.scope, request.receive)
@@ -176,7 +178,7 @@ def _seconds_for(call: Call) -> float:
     return min(wanted_ms, most_ms) / 1000
 
 
-def _plan(endpoint: Callable[..., Any], path_names: set[str]) -> _Plan:
+def _plan(endpoint: Callable[..., Any], roles: frozenset[Role], path_names: set[str]) -> _Plan:
     hints = get_type_hints(endpoint, include_extras=True)
     path, query, headers = [], [], []
     body_name, body, body_required = None, None, False
@@ -192,7 +194,7 @@ def _plan(endpoint: Callable[..., Any], path_names: set[str]) -> _Plan:
             headers.append(_Parameter(name, str(header.alias), TypeAdapter(hint), default))
         else:
             query.append(_Parameter(name, name, TypeAdapter(hint), default))
-    return _Plan(tuple(path), tuple(query), tuple(headers), body_name, body, body_required)
+    return _Plan(roles, tuple(path), tuple(query), tuple(headers), body_name, body, body_required)
 
 
 def _is_body(hint: Any) -> bool:
@@ -206,7 +208,7 @@ def _is_body(hint: Any) -> bool:
 async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
     """The endpoint's arguments. Raises InvalidRequest, Malformed, PayloadTooLarge, UnsupportedMediaType."""
     arguments: dict[str, Any] = {name: _path_text(name, call.path_params[name]) for name in plan.path}
-    if plan.query or call.scope["query_string"]:
+    if plan.query or (plan.roles and call.scope["query_string"]):
         _read_query(plan, call.query_params, arguments)
     for parameter in plan.headers:
         given = call.headers.get(parameter.wire_name)
