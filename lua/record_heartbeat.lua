@@ -26,7 +26,7 @@
 -- ARGV[22]: create_fails
 -- ARGV[23]: reported_at_unix_ms  0: take the server's time
 -- ARGV[24..]: details  field, value, … to store as they are, then the listed sandbox ids
--- Reply: {'accepted', generation, roster_changed (1|0), roster_edits} | {'stale', generation}
+-- Reply: {'accepted', generation, roster_changed (1|0), roster_edits, template_due (1|0)} | {'stale', generation}
 --        {'roster', claimed sandbox id, …}  call again with stage 'listed' and those of them that the roster lists
 --        {'unlisted'} | {'uninitialised'}
 -- Errors: none
@@ -39,6 +39,7 @@
 -- @include "include/credit"
 -- @include "include/identity"
 -- @include "include/discovery"
+-- @include "include/cpu_configs"
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
@@ -123,4 +124,5 @@ close_clock(now)
 
 local changed = digest ~= '' and digest ~= known.roster_digest
 if digest ~= '' and not changed then drop_unlisted(node_id, settings.binding_grace_ms, now) end
-return { 'accepted', integer(generation), changed and '1' or '0', known.roster_edits or '0' }
+return { 'accepted', integer(generation), changed and '1' or '0', known.roster_edits or '0',
+  cpu_config_due(node_id, now) and '1' or '0' }

@@ -60,20 +60,36 @@ local function cpu_config_holders(cluster_id)
   return holders
 end
 
--- What the node is to be sent now. A node never says that it got a template; but it sends its own text
--- only until a report succeeds, so a report without it proves the answer to the last one with it.
+-- Whether what was computed last (`result`) still has to be sent to a node that was sent `kept` so far. A node
+-- never says that it got a template; but it sends its own text only until a report succeeds, so a report
+-- without it proves the answer to the last one with it.
+local function cpu_config_unsent(kept, result, now)
+  if not result.revision or result.failed == '1' or kept.answered_revision == result.revision then return false end
+  local count = kept.sent_revision == result.revision and tonumber(kept.sent_count) or 0
+  return count < 2 or now - tonumber(result.recomputed_at_ms) <= RESENT_MS
+end
+
+-- Whether a report without a text needs a word about templates at all; the usual answer is no.
+local function cpu_config_due(node_id, now)
+  local cluster_id = redis.call('HGET', node_key(node_id), 'cluster_id') or ''
+  local kept = as_table_of(node_key(node_id, 'cpu_config'),
+    'listed', 'cluster_id', 'answered_revision', 'sent_revision', 'sent_count')
+  if kept.listed ~= '1' or kept.cluster_id ~= cluster_id then return true end
+  if redis.call('HEXISTS', cpu_config_counts_key(cluster_id), 'none') == 1 then return false end
+  local result = as_table_of(cpu_config_result_key(cluster_id),
+    'version', 'computed_version', 'revision', 'recomputed_at_ms', 'failed')
+  return result.version ~= result.computed_version or cpu_config_unsent(kept, result, now)
+end
+
+-- What the node is to be sent now; noted as sent.
 local function deliver_cpu_config(node_id, cluster_id, carried, now)
-  local result = redis.call('HMGET', cpu_config_result_key(cluster_id), 'revision', 'recomputed_at_ms', 'failed')
-  if not result[1] or result[3] == '1' then return { 'nothing' } end
-  local kept = node_key(node_id, 'cpu_config')
-  local sent = redis.call('HMGET', kept, 'answered_revision', 'sent_revision', 'sent_count')
-  local count = sent[2] == result[1] and tonumber(sent[3]) or 0
-  if not carried then
-    if sent[1] == result[1] then return { 'nothing' } end
-    if count >= 2 and now - tonumber(result[2]) > RESENT_MS then return { 'nothing' } end
-  end
-  redis.call('HSET', kept, 'sent_revision', result[1], 'sent_count', integer(count + 1))
-  if carried then redis.call('HSET', kept, 'answered_revision', result[1]) end
-  local text = redis.call('HGET', cpu_config_result_key(cluster_id), 'text')
-  return { 'send', text }
+  local result = as_table_of(cpu_config_result_key(cluster_id), 'revision', 'recomputed_at_ms', 'failed')
+  if not result.revision or result.failed == '1' then return { 'nothing' } end
+  local name = node_key(node_id, 'cpu_config')
+  local kept = as_table_of(name, 'answered_revision', 'sent_revision', 'sent_count')
+  if not carried and not cpu_config_unsent(kept, result, now) then return { 'nothing' } end
+  local count = kept.sent_revision == result.revision and tonumber(kept.sent_count) or 0
+  redis.call('HSET', name, 'sent_revision', result.revision, 'sent_count', integer(count + 1))
+  if carried then redis.call('HSET', name, 'answered_revision', result.revision) end
+  return { 'send', redis.call('HGET', cpu_config_result_key(cluster_id), 'text') }
 end

@@ -95,11 +95,13 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """`cpu_config_json` is empty when the node need not change anything."""
+    """`cpu_config_json` is empty when the node need not change anything. `template_due`: the ledger may
+    have one to send, although the report told none."""
 
     generation: int
     cpu_config_json: str = ""
     stale: bool = False
+    template_due: bool = True
 
 
 @dataclass(frozen=True, slots=True)

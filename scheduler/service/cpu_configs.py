@@ -27,12 +27,15 @@ class CpuConfigs:
     def __init__(self, store: CpuConfigStore) -> None:
         self._store = store
 
-    async def after_heartbeat(self, heartbeat: Heartbeat, generation: int) -> str:
+    async def after_heartbeat(self, heartbeat: Heartbeat, generation: int, *, due: bool = True) -> str:
         """The template for the answer to this installed report; "" when nothing changes for the node.
 
+        `due` False: the ledger has already said that a report without a text is sent nothing.
         A failure is raised only for a report that carries a text: the node sends it until a report
         succeeds and never again, so success must mean that the ledger has it."""
         text = heartbeat.machine_info.cpu_config_json if heartbeat.machine_info else ""
+        if not text and not due:
+            return ""
         try:
             return await self._template_for(heartbeat, generation, text)
         except SchedulerError as error:

@@ -67,7 +67,9 @@ class NodeService:
             with self._metrics.ledger_call("heartbeat"):
                 result = await self._store.heartbeat(heartbeat, deadline_ms)
                 if not result.stale:
-                    template = await self._cpu_configs.after_heartbeat(heartbeat, result.generation)
+                    template = await self._cpu_configs.after_heartbeat(
+                        heartbeat, result.generation, due=result.template_due
+                    )
                     result = replace(result, cpu_config_json=template)
         except NodeNotListed:
             log.warning("heartbeat of a node that is not listed", node_id=heartbeat.node_id)

@@ -108,7 +108,7 @@ class NodeStore:
             return HeartbeatResult(generation, stale=True)
         if int(reply[1]) == 1:
             await apply_roster(self._runner, heartbeat.node_id, roster or (), generation, codec.text(reply[2]))
-        return HeartbeatResult(generation)
+        return HeartbeatResult(generation, template_due=int(reply[3]) == 1)
 
     async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
         """Take events into account; how many were not known before. Raises NodeNotListed."""
