@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import click
 import pytest
 import typer.main
 
@@ -23,16 +23,17 @@ TAKEN_ON_TRUST = {
 
 def check_own_command(words: Sequence[str]) -> None:
     """Parse as the command line would, without running anything."""
-    from scheduler.cli import app
+    from scheduler.cli import complete_app
 
-    command: click.Command = typer.main.get_command(app)
-    context = click.Context(command, info_name="agentenv-scheduler")
+    # Typer brings a click of its own, whose classes are not the installed click's.
+    command: Any = typer.main.get_command(complete_app())
+    context = command.context_class(command, info_name="agentenv-scheduler")
     rest = [_filled_in(word) for word in words]
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None, f"no subcommand {name}"
-        command, context = found, click.Context(found, info_name=name, parent=context)
-    if set(rest) & {"--help", "-h"} or isinstance(command, click.Group):
+        command, context = found, found.context_class(found, info_name=name, parent=context)
+    if set(rest) & {"--help", "-h"} or hasattr(command, "commands"):
         return
     command.make_parser(context).parse_args(args=list(rest))
 
@@ -50,10 +51,10 @@ def check_make(words: Sequence[str]) -> None:
 
 def check_curl(words: Sequence[str]) -> None:
     """The route exists with that method."""
-    from scheduler.api.http import create_app
-    from scheduler.service import build_services
     from starlette.routing import Match
 
+    from scheduler.api.http import create_app
+    from scheduler.service import build_services
     from tests.support.fake_ledger import FakeLedger
 
     method, url, has_body = "GET", "", False
@@ -135,3 +136,22 @@ def test_a_documented_command_exists(command: Command) -> None:
 def test_the_readme_shows_the_two_commands_that_do_everything() -> None:
     shown = {command.words[:2] for command in commands_in(ROOT / "README.md")}
     assert {("make", "demo"), ("make", "test")} <= shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "agentenv-scheduler srve",
+        "agentenv-scheduler serve --redis-address x",
+        "agentenv-scheduler inspect nothing",
+        "make everything",
+        "curl http://127.0.0.1:8090/v2/nodes",
+        "curl -X PATCH http://127.0.0.1:8090/v1/nodes",
+        "python -m pytest tests/nowhere",
+    ],
+)
+def test_a_command_that_does_not_exist_is_found_out(text: str) -> None:
+    program, *words = text.split()
+    with pytest.raises(Exception, match=r"no|No|exist|make has") as found:
+        CHECKS[program](words)
+    assert not isinstance(found.value, TypeError | AttributeError)

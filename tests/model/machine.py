@@ -25,7 +25,7 @@ from tests.support.recount import assert_ledger_is_sound
 T = TypeVar("T")
 KNOWN_TEMPLATE = Template("known", cpu_count=2, memory_mb=1024)
 # On a crowded machine a server may be slow to answer; that is not what is judged here.
-PATIENCE = {"operation_timeout_ms": 60_000, "attempt_timeout_ms": 30_000}
+PATIENCE: dict[str, Any] = {"operation_timeout_ms": 60_000, "attempt_timeout_ms": 30_000}
 _domains = itertools.count()
 
 
@@ -169,4 +169,4 @@ def run_side_by_side(machine: type[SideBySide], backend: Backend, steps: int = 4
     examples = settings().max_examples
     chosen = settings(stateful_step_count=steps, max_examples=examples if backend.name == "real" else examples // 3)
     bound = type(machine.__name__, (machine,), {"backend": backend})
-    run_state_machine_as_test(bound, settings=chosen)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(bound, settings=chosen)

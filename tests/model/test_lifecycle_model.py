@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from scheduler import errors
-from scheduler.domain.node import DiscoveryState, NodeSnapshot
+from scheduler.domain.limits import MIB
+from scheduler.domain.node import DiscoveryState, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle, ReservationResult
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.domain.settings import LedgerSettings
+from scheduler.domain.settings import GroupSettings, LedgerSettings
 from tests.model.machine import SideBySide, address, run_side_by_side
 from tests.support import fleets
 from tests.support.backends import Backend
@@ -43,11 +44,11 @@ events = st.builds(
     sandbox_id=sandboxes,
     event_type=st.sampled_from([*SandboxEventType, SandboxEventType.CREATE, SandboxEventType.CREATE]),
     requested_cpu=st.sampled_from([1, 2]),
-    requested_memory_bytes=st.sampled_from([1024, 2048]).map(lambda memory_mb: memory_mb * fleets.MIB),
+    requested_memory_bytes=st.sampled_from([1024, 2048]).map(lambda memory_mb: memory_mb * MIB),
 )
 rosters = st.one_of(st.none(), st.lists(sandboxes, unique=True, max_size=4).map(tuple))
 FIRST_REPORT = NodeSnapshot(
-    status=fleets.NodeStatus.READY, cpu_count=16, memory_total_bytes=32 * fleets.GIB, reported_at_unix_ms=1
+    status=NodeStatus.READY, cpu_count=16, memory_total_bytes=32 * fleets.GIB, reported_at_unix_ms=1
 )
 
 
@@ -64,7 +65,7 @@ class LifecycleMachine(SideBySide):
         grace_ms=st.sampled_from([0, 15_000]),
     )
     def begin(self, strategy: Strategy, grace_ms: int) -> None:
-        groups = fleets.GroupSettings(max_sandbox_count=3)
+        groups = GroupSettings(max_sandbox_count=3)
         self.open(
             LedgerSettings(
                 strategy=strategy, groups=groups, binding_grace_ms=grace_ms, placement_reservation_ttl_ms=60_000
@@ -101,7 +102,7 @@ class LifecycleMachine(SideBySide):
         silent_ms = self.model.now_ms - self.model.last_report_ms.get(node_id, self.model.now_ms)
         if roster is None and silent_ms >= self.model.settings.binding_ttl_ms:
             roster = ()  # whether its bindings are swept by now is left open
-        ready = replace(change, status=fleets.NodeStatus.READY)
+        ready = replace(change, status=NodeStatus.READY)
         self.report_both(node_id, fleets.after(before, ready), instance=instance, roster=roster)
 
     @rule(node_id=nodes, told=st.lists(events, min_size=1, max_size=3))

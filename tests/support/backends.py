@@ -18,7 +18,8 @@ from scheduler.domain.settings import LedgerSettings
 from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
-    from scheduler.store.ledger import Ledger, StoreOptions
+    from scheduler.store.client import StoreOptions
+    from scheduler.store.ledger import Ledger
 
 # One CI run puts the `#!lua` shebang before every script, where a real server refuses a wrong slot.
 SHEBANG = os.environ.get("SCHEDULER_TEST_SHEBANG", "") == "1"
@@ -38,7 +39,7 @@ class Backend:
 
     def options(self, **changes: Any) -> StoreOptions:
         """Store options for this backend; every ledger opened with them shares one store."""
-        from scheduler.store.ledger import StoreOptions
+        from scheduler.store.client import StoreOptions
 
         if self.server is None:
             return StoreOptions(fake_server=self.fake_server, **changes)
