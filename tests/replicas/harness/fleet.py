@@ -69,6 +69,7 @@ class Fleet:
         self.nodes: Mapping[str, NodeModel] = {node.node_id: node for node in nodes}
         self.living = living
         self.domain = DEFAULT_DOMAIN
+        self.silent = False
         self.reports_accepted = 0
         self._sequence = 0
 
@@ -105,7 +106,8 @@ class Fleet:
 
             async def report_for(node: NodeModel) -> None:
                 while True:
-                    await self.report(client, node)
+                    if not self.silent:
+                        await self.report(client, node)
                     await asyncio.sleep(interval_seconds * self.rig.random.uniform(0.8, 1.2))
 
             tasks = [asyncio.create_task(report_for(node)) for node in self.nodes.values()]

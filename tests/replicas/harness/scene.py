@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,16 +22,20 @@ from tests.replicas.harness.rig import Rig
 from tests.replicas.harness.watcher import Watch, watching
 from tests.support.servers import RedisServer
 
+SITE = Path(__file__).parent / "site"  # what Python imports by itself when it starts: shifts a replica's clock
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a scene is built. `addresses`: what the replicas are given, when that is not the server's own."""
+    """How a scene is built. `addresses`: what the replicas are given, when that is not the server's own.
+    `clocks`: seconds by which each replica's own clock is off."""
 
     replicas: int = 2
     addresses: Sequence[str] = ()
     settings: Sequence[str] = ()
     nodes: Sequence[NodeModel] = field(default_factory=large_nodes)
     living: bool = False
+    clocks: Sequence[str] = ()
     report_seconds: float = 0.5
     workload: Workload = field(default_factory=Workload)
 
@@ -62,16 +68,35 @@ class Scene:
         assert found is not None
         return found.ended - since
 
-    async def place_once(self, url: str, key: str, **headers: str) -> httpx.Response:
+    async def place_once(self, url: str, key: str, ttl: str = "10m", **headers: str) -> httpx.Response:
         """One attempt of one placement at one replica, outside of the load, recorded like any other."""
-        hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}
+        body = {"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}, "reservation_ttl": ttl}
         began = now()
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
-            response = await client.post(
-                "/v1/schedule", json={"hint": hint}, headers={"Idempotency-Key": key, **headers}
-            )
+            response = await client.post("/v1/schedule", json=body, headers={"Idempotency-Key": key, **headers})
         self.history.note(read_answer("schedule", key, began, response))
         return response
+
+    async def get(self, url: str, path: str) -> dict[str, Any]:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+            body: dict[str, Any] = (await client.get(path)).raise_for_status().json()
+            return body
+
+    async def nodes(self, url: str) -> list[dict[str, Any]]:
+        nodes: list[dict[str, Any]] = (await self.get(url, "/v1/nodes"))["nodes"]
+        return nodes
+
+    async def report(self, url: str, node_id: str, body: dict[str, Any]) -> httpx.Response:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=20) as client:
+            return await client.post(f"/v1/nodes/{node_id}/heartbeat", json=body)
+
+    async def wall_clock_difference(self, slow: str, fast: str) -> float:
+        """Seconds between what two replicas themselves take for now, by the date of their answers."""
+        async with httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            dates = [
+                parsedate_to_datetime((await client.get(url + "/healthz")).headers["Date"]) for url in (slow, fast)
+            ]
+        return (dates[1] - dates[0]).total_seconds()
 
     async def statuses(self, url: str, *paths: str) -> list[int]:
         """What a replica answers there."""
@@ -101,7 +126,10 @@ async def scene(server: RedisServer, setting: Setting = Setting()) -> AsyncItera
     """Everything running and every node known when the block begins."""
     common = ("strategy=least_loaded", "shutdown.drain=200ms", *setting.settings)
     addresses = setting.addresses or (server.url,)
-    async with Rig(*addresses, replicas=setting.replicas, settings=common) as rig:
+    made = Rig(*addresses, replicas=setting.replicas, settings=common)
+    for number, offset in enumerate(setting.clocks):
+        made.environment(number, PYTHONPATH=str(SITE), HARNESS_CLOCK_OFFSET_SECONDS=offset)
+    async with made as rig:
         fleet, history = Fleet(rig, setting.nodes, living=setting.living), History()
         await fleet.discover()
         callers = Callers(rig, history, setting.workload, fleet)
