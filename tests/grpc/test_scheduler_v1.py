@@ -215,6 +215,43 @@ class TestHeartbeat:
         request = v1.HeartbeatRequest(node_id="a", service_instance_id="i")
         assert await refusal(port.scheduler.Heartbeat(request)) == STORE_DOWN
 
+    async def test_a_defect_in_the_ledger_has_upstreams_text(self, port: Port) -> None:
+        port.services.nodes.fails("heartbeat", errors.ScriptError("lua/x.lua:1"))
+        request = v1.HeartbeatRequest(node_id="a", service_instance_id="i")
+        assert await refusal(port.scheduler.Heartbeat(request)) == ("INTERNAL", "node registry heartbeat failed")
+
+
+class TestOddIds:
+    """What no node, cluster or artifact can be called matches nothing; that is no error where upstream has none."""
+
+    @pytest.fixture
+    async def port(self) -> AsyncIterator[Port]:
+        services = scripted_services()
+        odd = errors.InvalidRequest("longer than 255 bytes")
+        for service, method in (
+            ("nodes", "list"),
+            ("nodes", "get"),
+            ("nodes", "unregister"),
+            ("bindings", "lookup"),
+            ("artifacts", "peers"),
+            ("artifacts", "lookup"),
+            ("artifacts", "forget"),
+        ):
+            getattr(services, service).fails(method, odd)
+        async with serving(services) as started:
+            yield started
+
+    async def test_they_match_nothing(self, port: Port) -> None:
+        odd = "x" * 400
+        fields = {"cluster_id": odd, "backend": odd, "key": odd}
+        assert not (await port.scheduler.ListObservedNodes(v1.ListObservedNodesRequest(cluster_id=odd))).nodes
+        assert not (await port.scheduler.ListP2pPeers(v1.ListP2pPeersRequest(cluster_id=odd))).peers
+        assert not (await port.scheduler.LookupP2pArtifact(v1.LookupP2pArtifactRequest(**fields))).peers
+        await port.scheduler.ForgetP2pArtifact(v1.ForgetP2pArtifactRequest(node_id=odd, **fields))
+        await port.scheduler.UnregisterNode(v1.UnregisterNodeRequest(node_id=odd, service_instance_id=odd))
+        assert (await refusal(port.scheduler.GetNode(v1.GetNodeRequest(node_id=odd))))[0] == "NOT_FOUND"
+        assert (await refusal(port.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id=odd))))[0] == "NOT_FOUND"
+
 
 class TestEvents:
     async def test_known_events_are_passed_on_in_batches(self, port: Port) -> None:

@@ -8,6 +8,7 @@ recognises "node is not in scheduler node list" by its text.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import grpc
@@ -94,7 +95,11 @@ class SchedulerV1:
         return v1.RecordAssignmentResponse()
 
     async def list_observed_nodes(self, request: v1.ListObservedNodesRequest) -> v1.ListObservedNodesResponse:
-        nodes = await self._services.nodes.list(trim(request.cluster_id))
+        try:
+            nodes = await self._services.nodes.list(trim(request.cluster_id))
+        except errors.InvalidRequest:
+            # No node can be in such a cluster, and no match is no error.
+            nodes = ()
         return v1.ListObservedNodesResponse(
             nodes=[codec.observed_node_to(node) for node in nodes if node.last_seen_ms is not None]
         )
@@ -118,7 +123,11 @@ class SchedulerV1:
         heartbeat = codec.heartbeat_from(request)
         if not heartbeat.node_id or not heartbeat.service_instance_id:
             raise invalid("node_id and service_instance_id are required")
-        result = await self._services.nodes.heartbeat(heartbeat, _report_deadline_ms())
+        try:
+            result = await self._services.nodes.heartbeat(heartbeat, _report_deadline_ms())
+        except errors.ScriptError:
+            log.exception("a report could not be installed", node_id=heartbeat.node_id)
+            raise Refused(grpc.StatusCode.INTERNAL, "node registry heartbeat failed") from None
         return v1.HeartbeatResponse(cpu_config_json=result.cpu_config_json)
 
     async def report_sandbox_event(self, request: v1.ReportSandboxEventRequest) -> v1.ReportSandboxEventResponse:
@@ -140,16 +149,19 @@ class SchedulerV1:
             raise invalid("node_id and service_instance_id are required")
         try:
             await self._services.nodes.unregister(node_id, instance_id)
-        except errors.NotFound:
+        except (errors.NotFound, errors.InvalidRequest):
             log.debug("an unknown node unregistered", node_id=node_id)
         return v1.UnregisterNodeResponse()
 
     # ── peers and artifacts ──────────────────────────────────────────────────
 
     async def list_p2p_peers(self, request: v1.ListP2pPeersRequest) -> v1.ListP2pPeersResponse:
-        peers = await self._services.artifacts.peers(
-            trim(request.cluster_id), trim(request.backend), trim(request.exclude_node_id)
-        )
+        try:
+            peers = await self._services.artifacts.peers(
+                trim(request.cluster_id), trim(request.backend), trim(request.exclude_node_id)
+            )
+        except errors.InvalidRequest:
+            peers = ()
         return v1.ListP2pPeersResponse(peers=codec.peers_to(peers))
 
     async def record_p2p_artifact(self, request: v1.RecordP2pArtifactRequest) -> v1.RecordP2pArtifactResponse:
@@ -157,14 +169,20 @@ class SchedulerV1:
         return v1.RecordP2pArtifactResponse()
 
     async def forget_p2p_artifact(self, request: v1.ForgetP2pArtifactRequest) -> v1.ForgetP2pArtifactResponse:
-        await self._services.artifacts.forget(*_artifact_and_node(request))
+        key, node_id = _artifact_and_node(request)
+        # What could never be recorded is as forgotten as anything.
+        with suppress(errors.InvalidRequest):
+            await self._services.artifacts.forget(key, node_id)
         return v1.ForgetP2pArtifactResponse()
 
     async def lookup_p2p_artifact(self, request: v1.LookupP2pArtifactRequest) -> v1.LookupP2pArtifactResponse:
         key = _artifact_key(request)
         if not (key.cluster_id and key.backend and key.key):
             raise invalid("cluster_id, backend, and key are required")
-        peers = await self._services.artifacts.lookup(key, trim(request.exclude_node_id))
+        try:
+            peers = await self._services.artifacts.lookup(key, trim(request.exclude_node_id))
+        except errors.InvalidRequest:
+            peers = ()
         return v1.LookupP2pArtifactResponse(peers=codec.peers_to(peers))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -55,10 +55,7 @@ class Life:
     outage: bool = False
 
     async def start_scheduler(self) -> None:
-        # Half a minute of outage is many calls that fail: each must fail soon.
-        self.ledger = await self.backend.open(
-            clock=self.clock, redis_addr=self.redis_addr, operation_timeout_ms=50, connect_timeout_ms=50
-        )
+        self.ledger = await self.backend.open(clock=self.clock, redis_addr=self.redis_addr)
         await put_settings(self.ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED))
         self.server = create_server(build_services(self.ledger), GrpcOptions(address="127.0.0.1:0"))
         await self.server.start()
@@ -170,11 +167,16 @@ class Life:
         self.outage = False
 
     async def lose_ledger(self, away_ms: int) -> None:
+        assert self.ledger is not None
+        patient = self.ledger.client.options
+        # Half a minute of outage is many calls that fail: each must fail soon.
+        self.ledger.client.options = replace(patient, operation_timeout_ms=50)
         self.outage = True
         self.switch.down()
         await self.timeline.run_for(away_ms)
         self.switch.up()
         self.outage = False
+        self.ledger.client.options = patient
 
 
 @pytest.fixture
