@@ -77,7 +77,7 @@ async def test_a_ping_does_not_wait_for_the_operation_timeout(connect_to: Connec
 
 async def test_a_server_that_never_answers_is_unavailable(connect_to: Connect) -> None:
     async with StubServer(lambda command: None) as server:
-        client = await connect_to(server.address, operation_timeout_ms=150, attempt_timeout_ms=50)
+        client = await connect_to(server.address, operation_timeout_ms=1_500, attempt_timeout_ms=50)
         with pytest.raises(StoreUnavailable, match="did not answer in time"):
             await run(client)
         assert client.statistics.attempts > 1
