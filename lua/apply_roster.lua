@@ -8,7 +8,7 @@
 -- ARGV[4]: roster_edits  as the report's reply told it; a change since then leaves the digest unwritten
 -- ARGV[5]: roster_digest  of the whole new roster in the last slice, '' in all others
 -- ARGV[6]: added_count  how many of the following ids were added
--- ARGV[7..]: sandbox_ids  the added, then those no longer listed; at most 500 a slice
+-- ARGV[7..]: sandbox_ids  the added, then those no longer listed; at most 500 of them
 -- Reply: {'applied'} | {'superseded'} | {'uninitialised'}
 -- Errors: none
 -- Cost: O(ids in the slice)
@@ -29,24 +29,18 @@ if known.generation ~= ARGV[3] then return { 'superseded' } end
 redis.call('HDEL', node, 'roster_digest')
 report_generation = ARGV[3]
 
-local added_end = 6 + tonumber(ARGV[6])
-for index = 7, added_end do
-  local sandbox_id = ARGV[index]
-  local binding = binding_of(sandbox_id)
-  redis.call('SADD', node_key(node_id, 'sandboxes'), sandbox_id)
-  if binding and binding.node_id == node_id then
-    forget_assignment(node_id, sandbox_id)
-  else
-    bind(node_id, sandbox_id, now)
-  end
-  if redis.call('HEXISTS', node_key(node_id, 'claims'), sandbox_id) == 1 then
-    judge_claim(node_id, sandbox_id, true, settings, now, nil)
-  end
+local added, removed = {}, {}
+for index = 7, #ARGV do
+  local slice = index <= 6 + tonumber(ARGV[6]) and added or removed
+  slice[#slice + 1] = ARGV[index]
 end
-for index = added_end + 1, #ARGV do
-  redis.call('SREM', node_key(node_id, 'sandboxes'), ARGV[index])
-  unbind(node_id, ARGV[index])
+bind_listed(node_id, added, now)
+local claims = added[1] and redis.call('HMGET', node_key(node_id, 'claims'), unpack(added)) or {}
+for index, claimed in ipairs(claims) do
+  if claimed then judge_claim(node_id, added[index], true, settings, now, nil) end
 end
+if removed[1] then redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(removed)) end
+unbind(node_id, removed)
 save_rows()
 if ARGV[5] ~= '' then
   drop_unlisted(node_id, settings.binding_grace_ms, now)

@@ -86,7 +86,7 @@ function handlers.delete(sandbox_id)
     and (reservation.state == 'pending' or reservation.state == 'confirmed') then
     finish_reservation(reservation, 'settled', 'deleted', now)
   end
-  unbind(node_id, sandbox_id)
+  unbind(node_id, { sandbox_id })
 end
 
 local counted = 0

@@ -30,7 +30,7 @@ end
 -- Bindings of a node that has been gone or silent for longer than they may live.
 local function forget_bindings(node_id)
   local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), BINDING_SLICE)
-  for _, sandbox_id in ipairs(listed) do unbind(node_id, sandbox_id) end
+  unbind(node_id, listed)
   if redis.call('EXISTS', node_key(node_id)) == 1 then
     redis.call('HDEL', node_key(node_id), 'roster_digest')
     redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
@@ -49,10 +49,11 @@ if forgotten then done, more = done + forget_bindings(forgotten), true end
 
 local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(now - settings.binding_ttl_ms),
   'LIMIT', 0, BINDING_SLICE)
-for _, sandbox_id in ipairs(outlived) do
-  local binding = binding_of(sandbox_id)
-  redis.call('ZREM', key('assigned'), sandbox_id)
-  if binding then unbind(binding.node_id, sandbox_id) end
+if outlived[1] then
+  redis.call('ZREM', key('assigned'), unpack(outlived))
+  for holder, held in pairs(by_holder(outlived, '')) do
+    if holder ~= '' then unbind(holder, held) end
+  end
 end
 local purged = purge_finished(now, SLICE)
 local absent = redis.call('ZRANGEBYSCORE', key('silent'), '-inf', integer(now - SELF_REGISTERED_MS), 'LIMIT', 0, 16)

@@ -41,9 +41,9 @@ redis.call('ZADD', key('forgotten'), integer(now), node_id)
 close_clock(now)
 
 local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), SLICE)
-for _, sandbox_id in ipairs(listed) do unbind(node_id, sandbox_id) end
+unbind(node_id, listed)
 local assigned = redis.call('ZRANGE', node_key(node_id, 'assigned'), 0, SLICE - 1)
-for _, sandbox_id in ipairs(assigned) do unbind(node_id, sandbox_id) end
+unbind(node_id, assigned)
 if #listed == SLICE or #assigned == SLICE then return { 'again', 'bindings' } end
 redis.call('ZREM', key('forgotten'), node_id)
 return { 'unregistered' }

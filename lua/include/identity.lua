@@ -76,6 +76,6 @@ local function judge_claim(node_id, sandbox_id, listed, settings, now, credit)
       reduce_credit(credit, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes))
     end
     finish_reservation(reservation, 'settled', 'gone', now)
-    unbind(node_id, sandbox_id)
+    unbind(node_id, { sandbox_id })
   end
 end

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from scheduler.store import codec
 from scheduler.store.runner import Runner
 
-SLICE = 500
+SLICE = 250
 SCAN_COUNT = 1000
 
 
