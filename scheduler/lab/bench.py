@@ -29,6 +29,8 @@ NODE_CPU_COUNT = 1024
 NODE_MEMORY_MB = 4 * 1024 * 1024
 # A new shape of a very large fleet is built in slices; on a busy machine that outlasts a call's deadline.
 PATIENCE = 60
+# More shapes than the index may hold are built anew at every use; one round of that says enough.
+CHURN_SECONDS = 15.0
 RESERVATION_TTL_MS = 24 * 3_600_000
 
 Progress = Callable[[str], None]
@@ -203,8 +205,11 @@ class FleetBench:
         """A fifth of the nodes report changes, then each shape places once; what one placement took."""
         for shape in range(shapes):
             await self._place(shape)
-        rounds = []
+        rounds: list[float] = []
+        began = time.monotonic()
         for turn in range(self._options.churn_rounds):
+            if rounds and time.monotonic() - began > CHURN_SECONDS:
+                break
             self._version += 1
             await self._send(self._reports(range(turn % 5, self._node_count, 5)))
             await self._figures.reset()
