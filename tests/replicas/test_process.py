@@ -45,6 +45,13 @@ def wait_for_nodes(replica: ReplicaProcess, node_ids: list[str], seconds: float 
         time.sleep(0.05)
 
 
+def wait_until_in_flight(replica: ReplicaProcess, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while "agentenv_scheduler_http_in_flight 1.0" not in httpx.get(replica.metrics_url).text:
+        assert time.monotonic() < deadline, "the request never arrived"
+        time.sleep(0.01)
+
+
 def test_it_tells_where_it_listens_and_answers_there() -> None:
     with ReplicaProcess() as replica:
         assert httpx.get(f"{replica.url}/healthz").status_code == 200
@@ -142,11 +149,12 @@ def test_a_higher_revision_wins_and_the_others_run_on_it(private_server: RedisSe
 
 
 def test_a_ledger_that_was_emptied_is_put_back_with_what_was_not_configured(private_server: RedisServer) -> None:
-    with ReplicaProcess("--redis-addr", private_server.address, "--set", f"nodes={NODES}") as replica:
+    arguments = ("--redis-addr", private_server.address, "--set", f"nodes={NODES}", "--log-level", "debug")
+    with ReplicaProcess(*arguments) as replica:
         for node_id, state in (("node-b", "active"), ("node-c", "lingering")):
             body = {"endpoint": f"http://{node_id}:8000", "state": state}
             httpx.put(f"{replica.url}/v1/nodes/{node_id}", json=body).raise_for_status()
-        time.sleep(3.0)  # real time: the replica reads the list every two seconds
+        replica.wait_for_event("discovery remembered", nodes=3)
         private_server.flush()
         replica.wait_for_event("the ledger is not the one it was; putting back what this replica knows")
         nodes = wait_for_nodes(replica, ["node-a", "node-b", "node-c"])
@@ -188,10 +196,11 @@ def test_what_is_in_flight_is_finished(private_server: RedisServer) -> None:
     with ReplicaProcess(*arguments) as replica:
         replica.wait_until_ready()
         url, answers = replica.url, []
+        httpx.get(replica.metrics_url)  # read from the ledger now, the page needs none of it for a while
         private_server.pause()
         asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/v1/nodes", timeout=20)))
         asking.start()
-        time.sleep(0.5)  # real time: the request must be on its way before the signal
+        wait_until_in_flight(replica)
         replica.send(signal.SIGTERM)
         replica.wait_for_event("stopping")
         private_server.resume()

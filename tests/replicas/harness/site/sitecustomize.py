@@ -4,13 +4,13 @@ Python imports a module of this name by itself when its folder is on PYTHONPATH.
 monotonic ones, which measure how long something takes, run alike everywhere.
 """
 
-import datetime
+import datetime as dt
 import os
 import time
 
 OFFSET_SECONDS = float(os.environ.get("HARNESS_CLOCK_OFFSET_SECONDS", "0"))
 _real_time, _real_time_ns = time.time, time.time_ns
-_RealDatetime = datetime.datetime
+_RealDatetime = dt.datetime
 
 
 class _ShiftedDatetime(_RealDatetime):
@@ -20,10 +20,10 @@ class _ShiftedDatetime(_RealDatetime):
 
     @classmethod
     def utcnow(cls):
-        return cls.fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None)
+        return cls.fromtimestamp(time.time(), dt.UTC).replace(tzinfo=None)
 
 
 if OFFSET_SECONDS:
     time.time = lambda: _real_time() + OFFSET_SECONDS
     time.time_ns = lambda: _real_time_ns() + int(OFFSET_SECONDS * 1e9)
-    datetime.datetime = _ShiftedDatetime
+    dt.datetime = _ShiftedDatetime
