@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SIGN_OF_LIFE_TTL_MS = 10_000
-_SHARE_OF_TIME_REMEMBERING = 50  # reading all nodes takes at most one fiftieth of the time
+_SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes takes at most one twentieth of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,10 @@ class Membership:
         nodes = await self._ledger.nodes.list()
         # What was just read may already be the remains of a lost ledger; then the memory is the better one.
         if await self._identify() == identity:
-            self._discovered = {node.node_id: (node.endpoint, node.discovery) for node in nodes}
+            discovered = {node.node_id: (node.endpoint, node.discovery) for node in nodes}
+            if discovered != self._discovered:
+                log.debug("discovery remembered", nodes=len(discovered))
+            self._discovered = discovered
         finished = time.monotonic()
         self._remember_after = finished + _SHARE_OF_TIME_REMEMBERING * (finished - started)
 

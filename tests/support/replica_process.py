@@ -86,17 +86,21 @@ class ReplicaProcess:
     def metrics_url(self) -> str:
         return str(self.listening["metrics"])
 
-    def wait_for_event(self, message: str, seconds: float = 10.0) -> dict[str, Any]:
-        """The first event of this name, now or soon."""
+    def wait_for_event(self, message: str, seconds: float = 15.0, **fields: Any) -> dict[str, Any]:
+        """The first event of this name and with these fields, now or soon."""
+
+        def found() -> dict[str, Any] | None:
+            wanted = {"message": message, **fields}
+            return next((event for event in list(self.log) if wanted.items() <= event.items()), None)
+
         deadline = time.monotonic() + seconds
         while True:
-            found = next((event for event in list(self.log) if event["message"] == message), None)
-            if found is not None:
-                return found
+            if (event := found()) is not None:
+                return event
             ended = self.process is not None and self.process.poll() is not None
             if ended and self._reader is not None:
                 self._reader.join(STOP_SECONDS)
-                if not any(event["message"] == message for event in self.log):
+                if found() is None:
                     raise RuntimeError(f"it ended without saying {message!r}:\n{self.output()}")
             elif time.monotonic() > deadline:
                 raise TimeoutError(f"it did not say {message!r} within {seconds} s:\n{self.output()}")
