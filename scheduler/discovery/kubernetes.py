@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -149,11 +149,12 @@ class KubernetesDiscovery:
 
     async def _wait_for_change(self) -> None:
         """Until something changed, or it is time to renew the lease; changes come in bursts, so they may settle."""
-        try:
-            await asyncio.wait_for(self._changed.wait(), self._times.renew_seconds)
+        # Not wait_for: until Python 3.12 it may swallow a cancellation that comes together with the change.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._times.renew_seconds):
+                await self._changed.wait()
+        if self._changed.is_set():
             await asyncio.sleep(self._times.settle_seconds)
-        except TimeoutError:
-            pass
         self._changed.clear()
 
     @asynccontextmanager

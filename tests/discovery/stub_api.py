@@ -126,10 +126,9 @@ class StubApi:
             if self._bookmarks > bookmarks:
                 bookmarks, seen = self._bookmarks, self.version
                 await self._send(response, "BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
-            try:
-                await asyncio.wait_for(moved.wait(), left)
-            except TimeoutError:
-                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await moved.wait()
         self._transports.discard(request.transport)
         return response
 
