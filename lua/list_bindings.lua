@@ -1,9 +1,11 @@
--- list_bindings.lua: the bindings a lookup would answer now, a slice at a time in no order.
+-- list_bindings.lua: the bindings a lookup would answer now: those of named sandboxes, or all in slices.
 -- Guarantee: writes nothing; a binding that stands throughout all slices is told at least once.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- ARGV[2]: cursor  '0' starts; then what the slice before told
--- Reply: {'bindings', cursor ('0': that was all), binding_ttl_ms, sandbox_id, node_id, endpoint, …} | {'uninitialised'}
+-- ARGV[2]: cursor  '0' starts; then what the slice before told; '' asks for those named
+-- ARGV[3..]: sandbox_ids  at most 500, when asked for by name
+-- Reply: {'bindings', cursor ('0': that was all), binding_ttl_ms, sandbox_id, node_id, endpoint, left_ms, …}
+--        {'uninitialised'}
 -- Errors: none
 -- Cost: O(1) per binding, about 500 in one slice
 -- @include "include/keys"
@@ -15,16 +17,35 @@ local SLICE = 500
 local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms') or '')
 if not binding_ttl_ms then return { 'uninitialised' } end
 local now = open_clock(ARGV[1])
-local scanned = redis.call('HSCAN', key('bindings'), ARGV[2], 'COUNT', SLICE)
-local reply, nodes = { 'bindings', scanned[1], integer(binding_ttl_ms) }, {}
-for index = 1, #scanned[2], 2 do
-  local sandbox_id = scanned[2][index]
-  local recorded_at_ms, node_id = string.match(scanned[2][index + 1], '^(%d+) (.*)$')
-  nodes[node_id] = nodes[node_id] or as_table_of(node_key(node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')
-  local node, binding = nodes[node_id], { node_id = node_id, recorded_at_ms = tonumber(recorded_at_ms) }
-  local last_seen_ms = tonumber(node.last_seen_ms or node.last_heard_ms or '')
-  if node.endpoint and valid_until(binding, sandbox_id, last_seen_ms, binding_ttl_ms) > now then
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = sandbox_id, node_id, node.endpoint
+
+-- Sandbox ids and what is recorded of each, alternating; false where nothing is.
+local function recorded()
+  if ARGV[2] ~= '' then
+    local scanned = redis.call('HSCAN', key('bindings'), ARGV[2], 'COUNT', SLICE)
+    return scanned[1], scanned[2]
+  end
+  local found = {}
+  for index, text in ipairs(redis.call('HMGET', key('bindings'), unpack(ARGV, 3))) do
+    found[2 * index - 1], found[2 * index] = ARGV[index + 2], text
+  end
+  return '0', found
+end
+
+local cursor, found = recorded()
+local reply, nodes = { 'bindings', cursor, integer(binding_ttl_ms) }, {}
+for index = 1, #found, 2 do
+  local sandbox_id, binding = found[index], found[index + 1] and parse_binding(found[index + 1])
+  local node = binding and nodes[binding.node_id]
+  if binding and not node then
+    node = as_table_of(node_key(binding.node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')
+    nodes[binding.node_id] = node
+  end
+  if binding and node.endpoint then
+    local last_seen_ms = tonumber(node.last_seen_ms or node.last_heard_ms or '')
+    local left_ms = valid_until(binding, sandbox_id, last_seen_ms, binding_ttl_ms) - now
+    if left_ms > 0 then
+      for _, fact in ipairs({ sandbox_id, binding.node_id, node.endpoint, integer(left_ms) }) do reply[#reply + 1] = fact end
+    end
   end
 end
 return reply

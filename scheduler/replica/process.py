@@ -148,8 +148,8 @@ class Replica:
         )
         self._chores = [asyncio.create_task(keep_doing(chore), name=chore.name) for chore in chores]
         if ledger.upstream_bindings is not None:
-            follow = upstream.following(ledger.upstream_bindings, ledger.leases, self.replica_id)
-            chore = Chore("AgentENV's binding keys", upstream.INTERVAL_MS, follow)
+            refresh = upstream.refreshing(ledger.upstream_bindings, ledger.leases, self.replica_id)
+            chore = Chore("AgentENV's binding keys", upstream.INTERVAL_MS, refresh)
             self._chores.append(asyncio.create_task(keep_doing(chore), name=chore.name))
         if self._discovery is not None:
             self._chores.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))

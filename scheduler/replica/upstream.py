@@ -1,7 +1,8 @@
-"""Keeping AgentENV's own binding keys equal to the ledger; one replica does it at a time."""
+"""Writing AgentENV's own binding keys again before their TTL is over; one replica does it at a time."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,18 @@ LEASE_TTL_MS = 15_000
 INTERVAL_MS = 2_000
 
 
-def following(upstream: UpstreamBindings, leases: LeaseStore, replica_id: str) -> Callable[[], Awaitable[None]]:
-    """One round, if no other replica holds the lease."""
+def refreshing(
+    upstream: UpstreamBindings, leases: LeaseStore, replica_id: str, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], Awaitable[None]]:
+    """A round every third of the TTL, by whoever holds the lease; at once by who takes it over."""
+    due = 0.0
 
-    async def follow() -> None:
-        if await leases.hold(LEASE, replica_id, LEASE_TTL_MS):
-            await upstream.follow()
-        else:
-            upstream.forget()
+    async def refresh() -> None:
+        nonlocal due
+        started = clock()
+        if not await leases.hold(LEASE, replica_id, LEASE_TTL_MS):
+            due = 0.0
+        elif started >= due:
+            due = started + await upstream.refresh() / 3000
 
-    return follow
+    return refresh

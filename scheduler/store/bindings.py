@@ -35,4 +35,4 @@ class BindingStore:
                 [FieldError("node_id", node.node_id, "a listed node with that endpoint")],
             )
         if self._upstream is not None:
-            await self._upstream.write(sandbox_id, node)
+            await self._upstream.follow([sandbox_id])

@@ -29,10 +29,10 @@ class Ledger:
         self.domain = domain
         self.clock = clock
         self.settings = SettingsStore(runner)
-        self.nodes = NodeStore(runner)
-        self.placements = PlacementStore(runner)
-        self.reservations = ReservationStore(runner)
         self.upstream_bindings = UpstreamBindings(runner) if client.options.upstream_bindings else None
+        self.nodes = NodeStore(runner, self.upstream_bindings)
+        self.placements = PlacementStore(runner)
+        self.reservations = ReservationStore(runner, self.upstream_bindings)
         self.bindings = BindingStore(runner, self.upstream_bindings)
         self.templates = TemplateStore(runner)
         self.groups = GroupStore(runner)

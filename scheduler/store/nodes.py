@@ -7,11 +7,12 @@ from typing import Any
 
 from scheduler import deadline
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeSnapshot
-from scheduler.domain.sandbox import SandboxEvent
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
 from scheduler.store import codec
 from scheduler.store.roster import apply_roster
 from scheduler.store.runner import Runner
+from scheduler.store.upstream_bindings import UpstreamBindings
 
 CHANGES_A_STEP = 1000
 PAGE = 200
@@ -20,8 +21,9 @@ HEARTBEAT_DEADLINE_MS = 10_000
 
 
 class NodeStore:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
+        self._upstream = upstream
 
     # -- discovery --------------------------------------------------------------------------------------------
 
@@ -60,6 +62,8 @@ class NodeStore:
         status, reply = await self._runner.run("unregister_node", node_id, service_instance_id, durable=True)
         if status == "mismatch":
             raise InstanceMismatch("service instance mismatch", reporting_instance_id=codec.text(reply[0]))
+        if self._upstream is not None:
+            await self._upstream.forget(node_id)
 
     async def addresses(self) -> tuple[NodeAddress, ...]:
         """Every discovered node, active and lingering, in id order."""
@@ -107,7 +111,11 @@ class NodeStore:
         if status == "stale":
             return HeartbeatResult(generation, stale=True)
         if int(reply[1]) == 1:
-            await apply_roster(self._runner, heartbeat.node_id, roster or (), generation, codec.text(reply[2]))
+            node_id, edits = heartbeat.node_id, codec.text(reply[2])
+            change = await apply_roster(self._runner, node_id, roster or (), generation, edits)
+            if self._upstream is not None:
+                await self._upstream.follow(change.added)
+                await self._upstream.follow(change.removed, lost_by=node_id)
         return HeartbeatResult(generation, template_due=int(reply[3]) == 1)
 
     async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
@@ -118,6 +126,9 @@ class NodeStore:
         status, reply = await self._runner.run("record_events", node_id, *arguments)
         if status == "unlisted":
             raise NodeNotListed(NOT_LISTED)
+        if self._upstream is not None:
+            deleted = [event.sandbox_id for event in events if event.event_type is SandboxEventType.DELETE]
+            await self._upstream.follow(deleted, lost_by=node_id)
         return int(reply[0])
 
     # -- views ------------------------------------------------------------------------------------------------

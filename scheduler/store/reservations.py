@@ -8,13 +8,15 @@ from scheduler.domain.reservation import Reservation, ReservationResult, Reserva
 from scheduler.errors import Conflict
 from scheduler.store import codec
 from scheduler.store.runner import Runner, missing, unexpected
+from scheduler.store.upstream_bindings import UpstreamBindings
 
 TOMBSTONE_MS = 3_600_000
 
 
 class ReservationStore:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
+        self._upstream = upstream
 
     async def get(self, reservation_id: str) -> Reservation:
         """Raises NotFound, or NotRebuilt while a lost ledger is being rebuilt."""
@@ -50,7 +52,10 @@ class ReservationStore:
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
         """Raises NotFound, NotRebuilt, Conflict (carrying the recorded truth)."""
-        return await self._decide("confirm_reservation", reservation_id, sandbox_id)
+        result = await self._decide("confirm_reservation", reservation_id, sandbox_id)
+        if self._upstream is not None:
+            await self._upstream.follow([sandbox_id])
+        return result
 
     async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
         return await self._decide("cancel_reservation", reservation_id, reason, "")

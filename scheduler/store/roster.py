@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from scheduler.store import codec
 from scheduler.store.runner import Runner
@@ -11,7 +12,17 @@ SLICE = 250
 SCAN_COUNT = 1000
 
 
-async def apply_roster(runner: Runner, node_id: str, roster: Sequence[str], generation: int, edits: str) -> None:
+@dataclass(frozen=True, slots=True)
+class RosterChange:
+    """What a roster lists that the last one did not, and what it leaves out."""
+
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+
+
+async def apply_roster(
+    runner: Runner, node_id: str, roster: Sequence[str], generation: int, edits: str
+) -> RosterChange:
     """Bring the node's bindings to its roster. A newer report's roster supersedes this one silently."""
     listed = await _last_roster(runner, node_id)
     added = [sandbox_id for sandbox_id in roster if sandbox_id not in listed]
@@ -25,7 +36,8 @@ async def apply_roster(runner: Runner, node_id: str, roster: Sequence[str], gene
         digest = codec.roster_digest(roster) if number == len(slices) else ""
         status, _ = await runner.run("apply_roster", node_id, generation, edits, digest, len(joined), *joined, *left)
         if status == "superseded":
-            return
+            break
+    return RosterChange(added, removed)
 
 
 async def _last_roster(runner: Runner, node_id: str) -> set[str]:
