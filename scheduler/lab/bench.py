@@ -11,27 +11,24 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
-from scheduler.domain.limits import MIB
-from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot
+from scheduler.domain.placement import ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, Overloaded
+from scheduler.lab.bench_fleet import FULL, IDLE, endpoint_of, node_id_of, request_of, snapshot_of
 from scheduler.lab.calls import CallRecorder, Command, without_effect
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
 from scheduler.lab.server_figures import BATCH, ServerFigures, middle, middle_cost
 from scheduler.store.ledger import Ledger
 
 NOOP = "return 1"
-NODE_CPU_COUNT = 1024
-NODE_MEMORY_MB = 4 * 1024 * 1024
 # A new shape of a very large fleet is built in slices; on a busy machine that outlasts a call's deadline.
 PATIENCE = 60
 # More shapes than the index may hold are built anew at every use; one round of that says enough.
 CHURN_SECONDS = 15.0
-RESERVATION_TTL_MS = 24 * 3_600_000
 
 Progress = Callable[[str], None]
 
@@ -68,13 +65,14 @@ class PlacementCost:
 class FleetCost:
     """What else one size of fleet costs. `first_use_us`: a placement of a shape that has no index yet, every
     slice of building included. `churn_us`: a placement, by shapes in use, each of which has to take in
-    the changes of a fifth of the nodes first. `refusal_us`: None where the strategy refuses
-    nothing for lack of room."""
+    the changes of a fifth of the nodes first. `tied_us`: a placement on an idle fleet of equal
+    nodes. `refusal_us`: None where the strategy refuses nothing for lack of room."""
 
     nodes: int
     load_seconds: float
     first_use_us: float
     churn_us: dict[int, float]
+    tied_us: float
     refusal_us: float | None
     heartbeat_changed_us: float
     heartbeat_unchanged_us: float
@@ -137,7 +135,7 @@ class FleetBench:
         await self._ledger.client.load_scripts()
         self._noop_sha = await self._figures.load_script(NOOP)
         began, before_bytes = time.perf_counter(), await self._figures.used_memory_bytes()
-        addresses = [NodeAddress(_node_id(number), _endpoint(number)) for number in range(self._node_count)]
+        addresses = [NodeAddress(node_id_of(number), endpoint_of(number)) for number in range(self._node_count)]
         await self._ledger.nodes.replace(addresses, ())
         await self._send(self._reports(range(self._node_count)))
         self._load_seconds = time.perf_counter() - began
@@ -152,7 +150,7 @@ class FleetBench:
             await self._place(shape)
         scripts, noops = [], []
         for _ in range(self._options.rounds):
-            commands = [await self._record.schedule(_request(call % shapes)) for call in range(self._options.calls)]
+            commands = [await self._record.schedule(request_of(call % shapes)) for call in range(self._options.calls)]
             scripts.append(await self._figures.round(commands))
             noops.append(await self._figures.round(without_effect(self._noop_sha, commands)))
         script, noop = middle_cost(scripts), middle_cost(noops)
@@ -178,6 +176,7 @@ class FleetBench:
             load_seconds=self._load_seconds,
             first_use_us=self._first_use_us,
             churn_us=churn_us,
+            tied_us=await self._tied(),
             refusal_us=await self._refusal(),
             heartbeat_changed_us=changed_us,
             heartbeat_unchanged_us=unchanged_us,
@@ -187,7 +186,7 @@ class FleetBench:
         """One placement, however many slices of index it takes first."""
         for _ in range(PATIENCE):
             with contextlib.suppress(Overloaded):
-                await self._ledger.placements.schedule(_request(shape))
+                await self._ledger.placements.schedule(request_of(shape))
                 return
         raise Overloaded(f"no placement on {self._node_count:,} nodes after {PATIENCE} attempts")
 
@@ -228,12 +227,22 @@ class FleetBench:
             unchanged.append((await self._figures.round(reports)).script_us)
         return middle(changed), middle(unchanged)
 
+    async def _tied(self) -> float:
+        """Every node idle and all alike but for what was promised in this benchmark."""
+        await self._send(self._reports(range(self._node_count), IDLE))
+        await self._place(0)
+        rounds = []
+        for _ in range(self._options.rounds):
+            commands = [await self._record.schedule(request_of(0)) for _ in range(self._options.calls)]
+            rounds.append((await self._figures.round(commands)).script_us)
+        return middle(rounds)
+
     async def _refusal(self) -> float | None:
         """Every node full: no room anywhere, and the answer says why."""
         if self._options.strategy is not Strategy.LEAST_LOADED:
             return None
-        await self._send(self._reports(range(self._node_count), full=True))
-        request = _request(0)
+        await self._send(self._reports(range(self._node_count), FULL))
+        request = request_of(0)
         await self._expect_refusal(request)
         rounds = []
         for _ in range(self._options.rounds):
@@ -249,22 +258,20 @@ class FleetBench:
             return
         raise AssertionError("a full fleet placed a sandbox")
 
-    async def _reports(self, numbers: Sequence[int], *, full: bool = False) -> AsyncIterator[Command]:
+    async def _reports(self, numbers: Sequence[int], snapshot: NodeSnapshot | None = None) -> AsyncIterator[Command]:
         for number in numbers:
-            yield await self._report(number, full=full)
+            yield await self._report(number, snapshot)
 
-    async def _report(self, number: int, *, full: bool = False) -> Command:
-        snapshot = _snapshot(number, self._version)
-        if full:
-            snapshot = replace(snapshot, allocated_cpu=NODE_CPU_COUNT, allocated_memory_bytes=NODE_MEMORY_MB * MIB)
+    async def _report(self, number: int, snapshot: NodeSnapshot | None = None) -> Command:
+        """A node's own load of this version, or the snapshot given."""
         return await self._record.heartbeat(
             Heartbeat(
-                node_id=_node_id(number),
+                node_id=node_id_of(number),
                 service_instance_id=f"instance-{number}",
                 cluster_id="bench",
                 version="0.1.3",
                 commit="e3dcc6a",
-                snapshot=snapshot,
+                snapshot=snapshot or snapshot_of(number, self._version),
             )
         )
 
@@ -276,35 +283,6 @@ class FleetBench:
                 await self._ledger.client.pipeline(batch)
                 batch = []
         await self._ledger.client.pipeline(batch)
-
-
-def _node_id(number: int) -> str:
-    return f"node-{number:06}"
-
-
-def _endpoint(number: int) -> str:
-    return f"http://10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}:8000"
-
-
-def _snapshot(number: int, version: int) -> NodeSnapshot:
-    """Loads between 10 and 30 percent that differ from node to node and from version to version."""
-    cpu_count = 102 + (number * 7919 + version * 104_729) % 205
-    return NodeSnapshot(
-        status=NodeStatus.READY,
-        cpu_count=NODE_CPU_COUNT,
-        memory_total_bytes=NODE_MEMORY_MB * MIB,
-        allocated_cpu=cpu_count,
-        allocated_memory_bytes=cpu_count * 2048 * MIB,
-        cpu_percent=number % 100,
-        memory_used_bytes=cpu_count * 1024 * MIB,
-        sandbox_count=cpu_count // 2,
-    )
-
-
-def _request(shape: int) -> ScheduleRequest:
-    """The request of one shape; the reservation outlives the benchmark, so that none expires within it."""
-    hint = Hint(HintKind.COLD_SANDBOX, 1 + shape % 4, 1024 + 64 * shape, images=("registry.invalid/app:1",))
-    return ScheduleRequest(hint=hint, reservation_ttl_ms=RESERVATION_TTL_MS)
 
 
 def _plain(cost: PlacementCost | FleetCost) -> dict[str, Any]:

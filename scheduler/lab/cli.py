@@ -1,12 +1,13 @@
-"""The lab's commands: `replay`, `lifecycle`, `bench schedule`, `demo`."""
+"""The lab's commands: `replay`, `lifecycle`, `bench schedule`, `demo`, `fleet`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,7 @@ def register(app: typer.Typer) -> None:
     app.command()(replay)
     app.command()(lifecycle)
     app.command()(demo)
+    app.command()(fleet)
     app.add_typer(bench_app, name="bench")
 
 
@@ -181,6 +183,46 @@ def demo(
 
     quiet_logs()
     asyncio.run(run_demo(wide_console(), port=port, keep=keep))
+
+
+def fleet(
+    url: Annotated[str, typer.Option(help="Where the scheduler, or its balancer, answers HTTP.")],
+    nodes: Annotated[int, typer.Option(min=1, help="Machines of 64 CPUs and 128 GiB.")] = 8,
+    creates_per_second: Annotated[float, typer.Option(min=0.001, help="Sandboxes asked for, on average.")] = 2.0,
+    sandbox_seconds: Annotated[float, typer.Option(min=0.001, help="How long one lives, on average.")] = 60.0,
+    report_interval: ReportInterval = "5s",
+    node_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="An API key of role node.")] = None,
+    gateway_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="One of role gateway.")] = None,
+    seed: Seed = 1,
+) -> None:
+    """Be a cluster for a running scheduler, until Ctrl-C: nodes that report and a gateway that places.
+
+    The scheduler must run with discovery.mode heartbeat, or list node-0, node-1, …"""
+    from scheduler.lab.live_fleet import LiveFleet, LiveFleetOptions
+
+    options = LiveFleetOptions(
+        url,
+        nodes=nodes,
+        creates_per_second=creates_per_second,
+        sandbox_seconds=sandbox_seconds,
+        report_seconds=_read("--report-interval", kinds.duration(), report_interval) / 1000,
+        seed=seed,
+        node_key=_key_in(node_key_file),
+        gateway_key=_key_in(gateway_key_file),
+    )
+    configure_logging("info", "auto")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # one line a request would drown ours
+    with suppress(KeyboardInterrupt):
+        asyncio.run(LiveFleet(options).run())
+
+
+def _key_in(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the key in {file}: {error.strerror}") from error
 
 
 def wide_console() -> Console:

@@ -93,7 +93,8 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
         "loaded in",
         "a shape's first use",
         *(f"{shapes} shapes, 1/5 changed" for shapes in churned),
-        "refusal, all full",
+        "placed, all equal",
+        "refused, all full",
         "report changed",
         "report unchanged",
     )
@@ -103,6 +104,7 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
             f"{cost.load_seconds:.1f} s",
             f"{cost.first_use_us:,.0f}",
             *(f"{cost.churn_us[shapes]:,.1f}" for shapes in churned),
+            f"{cost.tied_us:.1f}",
             "–" if cost.refusal_us is None else f"{cost.refusal_us:.1f}",
             f"{cost.heartbeat_changed_us:.1f}",
             f"{cost.heartbeat_unchanged_us:.1f}",

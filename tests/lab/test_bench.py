@@ -7,6 +7,7 @@ import pytest
 from scheduler.domain.placement import Strategy
 from scheduler.errors import ConfigurationError
 from scheduler.lab.bench import BenchOptions, bench_schedule
+from scheduler.lab.bench_fleet import snapshot_of
 from scheduler.lab.calls import without_effect
 from scheduler.lab.server_figures import CallStatistics, ScriptCost, call_statistics, middle, middle_cost
 from tests.support.servers import RedisServer
@@ -32,6 +33,13 @@ def test_the_noop_gets_the_same_keys_and_arguments() -> None:
     assert without_effect("noop", [("EVALSHA", "script", 1, "key", "a", 2)]) == [("EVALSHA", "noop", 1, "key", "a", 2)]
 
 
+def test_every_node_of_the_benchmark_has_a_load_of_its_own() -> None:
+    for version in (0, 1):
+        loads = {snapshot_of(number, version).allocated_memory_bytes for number in range(100_000)}
+        assert len(loads) == 100_000
+    assert snapshot_of(7, 0) != snapshot_of(7, 1)
+
+
 async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer) -> None:
     stages: list[str] = []
     report = await bench_schedule(real_server.address, [40, 60], [1, 3], TINY, stages.append)
@@ -45,7 +53,17 @@ async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer) ->
         assert cost.bytes_per_node > 100
     for fleet in report.fleets:
         assert set(fleet.churn_us) == {3}
-        assert min(fleet.churn_us[3], fleet.refusal_us, fleet.heartbeat_changed_us, fleet.heartbeat_unchanged_us) > 0
+        assert fleet.refusal_us is not None
+        assert (
+            min(
+                fleet.churn_us[3],
+                fleet.tied_us,
+                fleet.refusal_us,
+                fleet.heartbeat_changed_us,
+                fleet.heartbeat_unchanged_us,
+            )
+            > 0
+        )
     assert stages[0] == "40 nodes: loading"
     assert set(report.as_dict()["results"][0]) >= {
         "nodes", "shapes", "script_us", "noop_us", "ratio", "round_trip_us", "bytes_per_node",

@@ -117,7 +117,7 @@ def test_bench_schedule_prints_the_contracts_shape() -> None:
     assert all({"script_us", "noop_us", "ratio", "round_trip_us", "bytes_per_node"} <= set(each) for each in results)
     table = run("bench", "schedule", "--nodes", "20", "--shapes", "1", "--rounds", "1", "--calls", "20")
     assert "bytes per node" in table.stdout
-    assert "refusal, all full" in table.stdout
+    assert "refused, all full" in table.stdout
 
 
 @pytest.mark.slow
