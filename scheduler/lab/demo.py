@@ -20,6 +20,7 @@ from rich.text import Text
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Node
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.errors import NoNodes
 from scheduler.lab.clock import PacedAgenda
 from scheduler.lab.fleet import FleetOptions
 from scheduler.lab.http_surface import OverHttp
@@ -30,7 +31,7 @@ from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS, Trace, read_tra
 
 # least_loaded comes last: the steps by hand, and --keep, go on with its replica.
 ORDER = (Strategy.RANDOM, Strategy.ROUND_ROBIN, Strategy.GROUPED_ROUND_ROBIN, Strategy.LEAST_LOADED)
-BURST = 72
+BURST = 64
 BURST_MS = 2_000
 GROUP_SIZE = 10
 FLEET = FleetOptions(report_interval_ms=400, boot_ms=250)
@@ -142,9 +143,18 @@ async def show_drain(console: Console, surface: OverHttp) -> None:
     console.print(
         f"\n[bold]{favourite.node.node_id} is drained[/] (it would have been next). Ten more placements go to:"
     )
-    chosen = [(await surface.schedule(ScheduleRequest(hint=hint))).node.node_id for _ in range(10)]
+    chosen = await place_up_to(10, surface, ScheduleRequest(hint=hint))
     counted = ", ".join(f"{node_id} {chosen.count(node_id)}" for node_id in sorted(set(chosen)))
     console.print(f"  {counted}; {favourite.node.node_id} {chosen.count(favourite.node.node_id)}")
+
+
+async def place_up_to(most: int, surface: OverHttp, request: ScheduleRequest) -> list[str]:
+    """Where that many placements went; fewer when the fleet has no room for more."""
+    chosen: list[str] = []
+    with contextlib.suppress(NoNodes):
+        for _ in range(most):
+            chosen.append((await surface.schedule(request)).node.node_id)
+    return chosen
 
 
 async def _pending(surface: OverHttp, node_id: str) -> str:
