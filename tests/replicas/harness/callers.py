@@ -102,12 +102,12 @@ class Callers:
         body: dict[str, Any],
         headers: dict[str, str] | None = None,
     ) -> Answer | None:
-        """Until an answer says yes or no; None when patience ends first. 503 and 504 are neither, except that
-        there is no room."""
+        """Until an answer says yes or no; None when patience ends first. 503 and 504 are neither, except for
+        those that waiting does not help."""
         gives_up_at = time.monotonic() + self.workload.patience_seconds
         while True:
             answer = await self._ask(client, call, key, path, body, headers)
-            undecided = answer.status is None or (answer.status in (503, 504) and not self._no_room(answer))
+            undecided = answer.status is None or (answer.status in (503, 504) and not self._final(answer))
             if not undecided:
                 return answer
             if time.monotonic() > gives_up_at:
@@ -115,8 +115,9 @@ class Callers:
                 return None
             await asyncio.sleep(self.workload.pause_seconds * self.rig.random.uniform(0.5, 1.5))
 
-    def _no_room(self, answer: Answer) -> bool:
-        return answer.code == "no_nodes" and answer.fault != "waiting"
+    def _final(self, answer: Answer) -> bool:
+        """Nothing to wait for: the fleet is full, or what was promised went with a lost ledger."""
+        return answer.code == "not_rebuilt" or (answer.code == "no_nodes" and answer.fault != "waiting")
 
     async def _ask(
         self,

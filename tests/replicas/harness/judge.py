@@ -24,7 +24,9 @@ from typing import Any
 
 import httpx
 
+from scheduler.inspection import recount
 from scheduler.store.keys import DEFAULT_DOMAIN, Keys
+from scheduler.store.ledger import open_ledger
 from tests.replicas.harness.fleet import MIB, Fleet
 from tests.replicas.harness.history import Answer, History
 from tests.replicas.harness.rig import Rig
@@ -103,11 +105,21 @@ async def judge(evidence: Evidence) -> Verdict:
     verdict.faults += await asyncio.to_thread(
         recount_once, evidence.server, admission=pinned and not evidence.loss_allowed, domain=evidence.domain
     )
+    verdict.faults += await _inspected(evidence)
     if evidence.watch is not None:
         verdict.recounts = evidence.watch.recounts
         verdict.faults += evidence.watch.violations
     print(f"seed {evidence.rig.seed}: {verdict.line()}\n  {history.tally()}")
     return verdict
+
+
+async def _inspected(evidence: Evidence) -> list[str]:
+    """What `agentenv-scheduler inspect check` finds: lists, indexes, bindings, keys without a bound."""
+    ledger = await open_ledger(evidence.server.url, domain=evidence.domain)
+    try:
+        return await recount(ledger)
+    finally:
+        await ledger.close()
 
 
 def assert_kept(verdict: Verdict, evidence: Evidence) -> None:
