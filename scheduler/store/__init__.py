@@ -1,10 +1,10 @@
 """The ledger on Redis: the only package that imports redis.
 
-    keys.py         every key of the key space, built in one place
-    scripts.py      loads lua/*.lua, resolves @include, reads the contract headers
-    client.py       one address → one client; pools, deadlines, retries, error translation
-    codec.py        replies and rows ↔ the domain's values
-    ledger.py       Ledger: one object per domain, made of the stores below
-    nodes.py placements.py reservations.py bindings.py templates.py groups.py artifacts.py settings.py
-                    one typed method per script
+keys.py         every key of the key space, built in one place
+scripts.py      loads lua/*.lua, resolves @include, reads the contract headers
+client.py       one address → one client; pools, deadlines, retries, error translation
+codec.py        replies and rows ↔ the domain's values
+ledger.py       Ledger: one object per domain, made of the stores below
+nodes.py placements.py reservations.py bindings.py templates.py groups.py artifacts.py settings.py
+                one typed method per script
 """
