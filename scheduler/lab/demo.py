@@ -153,7 +153,8 @@ async def place_up_to(most: int, surface: OverHttp, request: ScheduleRequest) ->
     chosen: list[str] = []
     with contextlib.suppress(NoNodes):
         for _ in range(most):
-            chosen.append((await surface.schedule(request)).node.node_id)
+            decision = await surface.schedule(request)
+            chosen.append(decision.node.node_id)
     return chosen
 
 
