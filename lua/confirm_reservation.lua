@@ -49,7 +49,7 @@ if misnamed then drop_name(reservation) end
 local orphaned = reservation.state == 'expired'
 if orphaned and given_up(reservation.node_id, now) then
   reservation.state = 'settled'
-  redis.call('HSET', reservation_key(id), 'state', 'settled', 'orphaned', 1)
+  redis.call('HSET', reservation_key(id), 'state', 'settled', 'reason', 'node_removed', 'orphaned', 1)
 elseif orphaned or (misnamed and reservation.state == 'settled') then
   reopen(reservation, 'confirmed', deadline)
   if orphaned then
