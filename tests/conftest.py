@@ -26,6 +26,8 @@ from tests.support.servers import RedisServer
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
 
+pytest.register_assert_rewrite("tests.model.machine", "tests.support.recount")
+
 OpenLedger = Callable[..., Awaitable["Ledger"]]
 
 # `pytest --hypothesis-profile=soak` searches long; a failure prints the blob that replays it.

@@ -3,53 +3,55 @@ capacity is free while it is promised, and none is held after its reservation en
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
+from random import Random
 
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+import pytest
 
 from scheduler import errors
 from scheduler.domain.limits import MIB
-from scheduler.domain.node import DiscoveryState, NodeSnapshot, NodeStatus
+from scheduler.domain.node import NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle, ReservationResult
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import GroupSettings, LedgerSettings
-from tests.model.machine import SideBySide, address, run_side_by_side
+from tests.model.machine import Operation, SideBySide, address, run_side_by_side
 from tests.support import fleets
 from tests.support.backends import Backend
 from tests.support.clock import EPOCH_MS
 from tests.support.model import Conflicting, Done, LifecycleModel, ModelReservation, Refusal, Verdict
 
 NODES = ("a", "b", "c")
+SANDBOXES = ("s0", "s1", "s2", "s3", "s4")
 KEYS = ("key-1", "key-2")
-SIZES_CPU = (0, 1, 2)
-SIZES_MB = (0, 1024)
+REASON = "changed my mind"
+WAITS_MS = (1, 1_000, 4_999, 15_000, 15_000, 30_000, 30_001, 60_000)
 # Events are remembered for ten minutes; beyond that a told one may count again.
 LONGEST_RUN_MS = 9 * 60_000
-
-nodes = st.sampled_from(NODES)
-sandboxes = st.sampled_from(fleets.SANDBOX_IDS[:5])
-hints = st.builds(
-    Hint,
-    kind=st.just(HintKind.COLD_SANDBOX),
-    cpu_count=st.sampled_from(SIZES_CPU),
-    memory_mb=st.sampled_from(SIZES_MB),
-    images=st.sampled_from([(), ("app",), ("app",)]),
-)
-requests = st.builds(ScheduleRequest, hint=hints, lifecycle=st.sampled_from(Lifecycle))
-events = st.builds(
-    SandboxEvent,
-    sandbox_id=sandboxes,
-    event_type=st.sampled_from([*SandboxEventType, SandboxEventType.CREATE, SandboxEventType.CREATE]),
-    requested_cpu=st.sampled_from([1, 2]),
-    requested_memory_bytes=st.sampled_from([1024, 2048]).map(lambda memory_mb: memory_mb * MIB),
-)
-rosters = st.one_of(st.none(), st.lists(sandboxes, unique=True, max_size=4).map(tuple))
 FIRST_REPORT = NodeSnapshot(
-    status=NodeStatus.READY, cpu_count=16, memory_total_bytes=32 * fleets.GIB, reported_at_unix_ms=1
+    status=NodeStatus.READY, cpu_count=64, memory_total_bytes=128 * fleets.GIB, reported_at_unix_ms=1
 )
+
+
+def draw_request(random: Random) -> ScheduleRequest:
+    hint = Hint(
+        HintKind.COLD_SANDBOX,
+        cpu_count=random.choice([0, 1, 2, 2]),
+        memory_mb=random.choice([0, 1024, 1024]),
+        images=random.choice([(), ("app",), ("app",)]),
+    )
+    return ScheduleRequest(hint, lifecycle=random.choice(list(Lifecycle)))
+
+
+def draw_event(random: Random) -> SandboxEvent:
+    kinds = [SandboxEventType.CREATE] * 5 + [SandboxEventType.DELETE] * 2 + [SandboxEventType.FORK] * 2
+    return SandboxEvent(
+        random.choice(SANDBOXES),
+        random.choice([*kinds, SandboxEventType.PAUSE, SandboxEventType.RESUME]),
+        requested_cpu=random.choice([1, 2]),
+        requested_memory_bytes=random.choice([1024, 1024, 2048]) * MIB,
+    )
 
 
 class LifecycleMachine(SideBySide):
@@ -57,169 +59,167 @@ class LifecycleMachine(SideBySide):
 
     model: LifecycleModel
 
+    @classmethod
+    def settings(cls, random: Random) -> LedgerSettings:
+        grouped = [Strategy.GROUPED_ROUND_ROBIN] * 2
+        return LedgerSettings(
+            strategy=random.choice([Strategy.LEAST_LOADED, Strategy.ROUND_ROBIN, *grouped]),
+            groups=GroupSettings(max_sandbox_count=random.choice([3, 5]), max_cpu_count=random.choice([0, 6])),
+            binding_grace_ms=random.choice([0, 15_000, 15_000]),
+            placement_reservation_ttl_ms=60_000,
+        )
+
+    @classmethod
+    def draw(cls, random: Random) -> Operation:
+        kinds = {
+            "schedule": 9, "confirm": 7, "cancel": 3, "renew": 2, "schedule_by_key": 3, "cancel_by_key": 1,
+            "report_growth": 8, "tell_events": 5, "record_assignment": 2, "wait": 5,
+            "set_node": 2, "remove_node": 1, "unregister": 1, "sweep": 1, "compare": 1,
+        }  # fmt: skip
+        name = random.choices(list(kinds), list(kinds.values()))[0]
+        return Operation(name, cls._arguments(name, random))
+
+    @classmethod
+    def _arguments(cls, name: str, random: Random) -> dict[str, object]:
+        node_id, sandbox_id = random.choice(NODES), random.choice(SANDBOXES)
+        # Of the latest reservations mostly: they have the longest life before them.
+        back = min(random.randint(0, 9), random.randint(0, 9))
+        listed = fleets.some(random, SANDBOXES, 0, 4)
+        growth = {
+            "node_id": node_id,
+            "seed": random.randint(0, 10**6),
+            "instance": "two" if random.random() < 0.1 else "one",
+            "roster": None if random.random() < 0.3 else listed,
+        }
+        by_name: dict[str, dict[str, object]] = {
+            "schedule": {"request": draw_request(random)},
+            "confirm": {"back": back, "sandbox_id": sandbox_id},
+            "cancel": {"back": back},
+            "renew": {"back": back, "ttl_ms": random.choice([5_000, 90_000])},
+            "schedule_by_key": {"request": draw_request(random), "key": random.choice(KEYS)},
+            "cancel_by_key": {"key": random.choice(KEYS)},
+            "report_growth": growth,
+            "tell_events": {"node_id": node_id, "events": [draw_event(random) for _ in range(random.randint(1, 3))]},
+            "record_assignment": {"sandbox_id": sandbox_id, "node_id": node_id},
+            "wait": {"ms": random.choice(WAITS_MS)},
+            "set_node": {"node_id": node_id, "lingering": random.random() < 0.2},
+            "remove_node": {"node_id": node_id},
+            "unregister": {"node_id": node_id},
+        }
+        return by_name.get(name, {})
+
     def model_of(self, chosen: LedgerSettings) -> LifecycleModel:
         return LifecycleModel(chosen, self.clock.now_ms)
 
-    @initialize(
-        strategy=st.sampled_from([Strategy.LEAST_LOADED, Strategy.ROUND_ROBIN, Strategy.GROUPED_ROUND_ROBIN]),
-        grace_ms=st.sampled_from([0, 15_000]),
-    )
-    def begin(self, strategy: Strategy, grace_ms: int) -> None:
-        groups = GroupSettings(max_sandbox_count=3)
-        self.open(
-            LedgerSettings(
-                strategy=strategy, groups=groups, binding_grace_ms=grace_ms, placement_reservation_ttl_ms=60_000
-            )
-        )
+    async def begin(self) -> None:
         for node_id in NODES:
-            self.list_node(node_id, DiscoveryState.ACTIVE)
-            self.report_both(node_id, FIRST_REPORT, roster=())
+            await self.set_node(node_id, lingering=False)
+            await self.report(node_id, FIRST_REPORT)
 
-    # Discovery and reports
+    # Nodes
 
-    @rule(node_id=nodes, state=st.sampled_from([DiscoveryState.ACTIVE] * 3 + [DiscoveryState.LINGERING]))
-    def list_node(self, node_id: str, state: DiscoveryState) -> None:
-        self.run(self.both.nodes.set(node_id, address(node_id).endpoint, state))
-        self.model.set_node(address(node_id), state is DiscoveryState.LINGERING)
-
-    @rule(node_id=nodes)
-    def remove(self, node_id: str) -> None:
-        if node_id in self.model.nodes:
-            self.run(self.both.nodes.remove(node_id))
-            self.model.remove_node(node_id)
-
-    @rule(node_id=nodes)
-    def unregister(self, node_id: str) -> None:
-        node = self.model.nodes.get(node_id)
-        if node is not None and node.snapshot is not None:
-            self.run(self.both.nodes.unregister(node_id, node.instance))
-            self.model.unregister(node_id)
-
-    @rule(node_id=nodes, change=fleets.changes(), roster=rosters, instance=st.sampled_from(["one"] * 6 + ["two"]))
-    def report(self, node_id: str, change: NodeSnapshot, roster: tuple[str, ...] | None, instance: str) -> None:
+    async def report_growth(self, node_id: str, seed: int, instance: str, roster: Sequence[str] | None) -> None:
         node = self.model.nodes.get(node_id)
         before = node.snapshot if node is not None and node.snapshot is not None else FIRST_REPORT
         silent_ms = self.model.now_ms - self.model.last_report_ms.get(node_id, self.model.now_ms)
         if roster is None and silent_ms >= self.model.settings.binding_ttl_ms:
             roster = ()  # whether its bindings are swept by now is left open
-        ready = replace(change, status=NodeStatus.READY)
-        self.report_both(node_id, fleets.after(before, ready), instance=instance, roster=roster)
+        snapshot = replace(fleets.next_snapshot(Random(seed), before), status=NodeStatus.READY)
+        await self.report(node_id, snapshot, instance, roster)
 
-    @rule(node_id=nodes, told=st.lists(events, min_size=1, max_size=3))
-    def tell_events(self, node_id: str, told: list[SandboxEvent]) -> None:
-        if node_id not in self.model.nodes:
-            return
-        counted = self.run(self.both.nodes.record_events(node_id, "one", told))
-        assert counted == self.model.record_events(node_id, told)
+    async def tell_events(self, node_id: str, events: Sequence[SandboxEvent]) -> None:
+        if node_id in self.model.nodes:
+            counted = await self.ledger.nodes.record_events(node_id, "one", events)
+            assert counted == self.model.record_events(node_id, events)
 
     # Callers
 
-    @rule(request=requests)
-    def schedule(self, request: ScheduleRequest) -> None:
-        self.schedule_both(request)
+    def _latest(self, back: int) -> ModelReservation | None:
+        reservations = self.model.reservations
+        return reservations[-1 - back] if back < len(reservations) else None
 
-    @rule(request=requests, key=st.sampled_from(KEYS))
-    def schedule_by_key(self, request: ScheduleRequest, key: str) -> None:
+    async def confirm(self, back: int, sandbox_id: str) -> None:
+        if (reservation := self._latest(back)) is not None:
+            answer = await _answer(self.ledger.reservations.confirm(reservation.ledger_id, sandbox_id))
+            _same(answer, self.model.confirm(reservation, sandbox_id))
+
+    async def cancel(self, back: int) -> None:
+        if (reservation := self._latest(back)) is not None:
+            answer = await _answer(self.ledger.reservations.cancel(reservation.ledger_id, REASON))
+            _same(answer, self.model.cancel(reservation, REASON))
+
+    async def renew(self, back: int, ttl_ms: int) -> None:
+        if (reservation := self._latest(back)) is not None:
+            answer = await _answer(self.ledger.reservations.renew(reservation.ledger_id, ttl_ms))
+            _same(answer, self.model.renew(reservation, ttl_ms))
+
+    async def cancel_by_key(self, key: str) -> None:
+        answer = await _answer(self.ledger.reservations.cancel_by_key("anonymous", key, REASON))
+        _same(answer, self.model.cancel_by_key(key, REASON))
+
+    async def schedule_by_key(self, request: ScheduleRequest, key: str) -> None:
         keyed = replace(request, idempotency_key=key)
         try:
-            decision: Decision | errors.SchedulerError = self.run(self.both.placements.schedule(keyed))
+            decision: Decision | errors.SchedulerError = await self.ledger.placements.schedule(keyed)
         except (errors.NoNodes, errors.Conflict) as refusal:
             decision = refusal
         expected = self.model.schedule_by_key(key, request)
         if isinstance(expected, Conflicting):
             assert isinstance(decision, errors.Conflict), decision
-        elif isinstance(expected, Refusal):
+            return
+        if isinstance(expected, Refusal):
             assert isinstance(decision, errors.NoNodes), decision
-        else:
-            assert isinstance(decision, Decision), decision
-            assert decision.replayed == isinstance(expected, ModelReservation)
-            assert decision.reservation is not None
-            reservation = expected.reservation if isinstance(expected, Verdict) else expected
-            assert reservation is not None
-            assert decision.node.node_id == reservation.node_id
-            reservation.ledger_id = reservation.ledger_id or decision.reservation.reservation_id
-            assert decision.reservation.reservation_id == reservation.ledger_id
+            return
+        assert isinstance(decision, Decision), decision
+        assert decision.replayed == isinstance(expected, ModelReservation)
+        reservation = expected.reservation if isinstance(expected, Verdict) else expected
+        assert reservation is not None
+        assert decision.reservation is not None
+        assert decision.node.node_id == reservation.node_id
+        reservation.ledger_id = reservation.ledger_id or decision.reservation.reservation_id
+        assert decision.reservation.reservation_id == reservation.ledger_id
 
-    @precondition(lambda self: self.ledger and self.model.reservations)
-    @rule(data=st.data(), sandbox_id=sandboxes)
-    def confirm(self, data: st.DataObject, sandbox_id: str) -> None:
-        reservation = self.draw_reservation(data)
-        answer = self.answer(self.both.reservations.confirm(reservation.ledger_id, sandbox_id))
-        self.same(answer, self.model.confirm(reservation, sandbox_id))
-
-    @precondition(lambda self: self.ledger and self.model.reservations)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        reservation = self.draw_reservation(data)
-        answer = self.answer(self.both.reservations.cancel(reservation.ledger_id, "changed my mind"))
-        self.same(answer, self.model.cancel(reservation, "changed my mind"))
-
-    @precondition(lambda self: self.ledger and self.model.reservations)
-    @rule(data=st.data(), ttl_ms=st.sampled_from([5_000, 90_000]))
-    def renew(self, data: st.DataObject, ttl_ms: int) -> None:
-        reservation = self.draw_reservation(data)
-        answer = self.answer(self.both.reservations.renew(reservation.ledger_id, ttl_ms))
-        self.same(answer, self.model.renew(reservation, ttl_ms))
-
-    @rule(key=st.sampled_from(KEYS))
-    def cancel_by_key(self, key: str) -> None:
-        answer = self.answer(self.both.reservations.cancel_by_key("anonymous", key, "by key"))
-        self.same(answer, self.model.cancel_by_key(key, "by key"))
-
-    @rule(sandbox_id=sandboxes, node_id=nodes)
-    def record_assignment(self, sandbox_id: str, node_id: str) -> None:
+    async def record_assignment(self, sandbox_id: str, node_id: str) -> None:
         if node_id in self.model.nodes:
-            self.run(self.both.bindings.record(sandbox_id, address(node_id)))
+            await self.ledger.bindings.record(sandbox_id, address(node_id))
             self.model.record_assignment(sandbox_id, node_id)
 
-    # Time
+    # Time and looking
 
-    @precondition(lambda self: self.ledger and self.model.now_ms < EPOCH_MS + LONGEST_RUN_MS)
-    @rule(ms=st.sampled_from([1, 4_999, 15_000, 30_000, 30_001, 60_000]))
-    def wait(self, ms: int) -> None:
-        self.advance_both(ms)
+    async def wait(self, ms: int) -> None:
+        if self.model.now_ms + ms < EPOCH_MS + LONGEST_RUN_MS:
+            await super().wait(ms)
 
-    @rule()
-    def sweep(self) -> None:
-        self.run(self.both.reservations.sweep())
+    async def compare(self) -> None:
+        await self.compare_reservations()
+        await self.compare_bindings()
+        await self.compare_groups()
+        await self.compare_nodes()
 
-    @rule()
-    def compare(self) -> None:
-        self.compare_reservations()
-        self.compare_bindings()
-        self.compare_groups()
-        self.compare_nodes()
-
-    def compare_bindings(self) -> None:
-        for sandbox_id in fleets.SANDBOX_IDS[:5]:
+    async def compare_bindings(self) -> None:
+        for sandbox_id in SANDBOXES:
             try:
-                found = self.run(self.both.bindings.lookup(sandbox_id)).node.node_id
+                found = (await self.ledger.bindings.lookup(sandbox_id)).node.node_id
             except errors.NotFound:
                 found = None
             assert found == self.model.lookup(sandbox_id), sandbox_id
 
-    # Helpers
 
-    def draw_reservation(self, data: st.DataObject) -> ModelReservation:
-        number = data.draw(st.integers(0, len(self.model.reservations) - 1), label="reservation")
-        return self.model.reservations[number]
-
-    def answer(self, call: Awaitable[ReservationResult]) -> ReservationResult | errors.Conflict:
-        async def answered() -> ReservationResult | errors.Conflict:
-            try:
-                return await call
-            except errors.Conflict as conflict:
-                return conflict
-
-        return self.run(answered())
-
-    def same(self, answer: ReservationResult | errors.Conflict, expected: Done | Conflicting) -> None:
-        if isinstance(expected, Conflicting):
-            assert isinstance(answer, errors.Conflict), answer
-            return
-        assert isinstance(answer, ReservationResult), answer
-        assert (answer.replayed, answer.orphaned) == (expected.replayed, expected.orphaned), answer
+async def _answer(call: Awaitable[ReservationResult]) -> ReservationResult | errors.Conflict:
+    try:
+        return await call
+    except errors.Conflict as conflict:
+        return conflict
 
 
-def test_every_reservation_ends_as_the_model_says(backend: Backend) -> None:
-    run_side_by_side(LifecycleMachine, backend, steps=50)
+def _same(answer: ReservationResult | errors.Conflict, expected: Done | Conflicting) -> None:
+    if isinstance(expected, Conflicting):
+        assert isinstance(answer, errors.Conflict), answer
+        return
+    assert isinstance(answer, ReservationResult), answer
+    assert (answer.replayed, answer.orphaned) == (expected.replayed, expected.orphaned), answer
+
+
+@pytest.mark.timeout(0)
+async def test_every_reservation_ends_as_the_model_says(backend: Backend) -> None:
+    await run_side_by_side(LifecycleMachine, backend, steps=80)

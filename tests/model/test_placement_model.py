@@ -2,88 +2,83 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from collections.abc import Sequence
+from random import Random
 
-from scheduler.domain.node import DiscoveryState, NodeSnapshot
+import pytest
+
+from scheduler.domain.node import NodeSnapshot
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import LedgerSettings
-from tests.model.machine import SideBySide, address, run_side_by_side
+from tests.model.machine import Operation, SideBySide, address, run_side_by_side
 from tests.support import fleets
 from tests.support.backends import Backend
 
+NOBODY_CONFIRMS = (Lifecycle.HEARTBEAT,)
+
 
 class PlacementMachine(SideBySide):
-    """Nobody confirms here: node counters and deadlines end every reservation."""
+    """Node counters and deadlines end every reservation here."""
 
-    @initialize(chosen=fleets.ledger_settings(), first=st.lists(fleets.node_ids, unique=True, min_size=1))
-    def begin(self, chosen: LedgerSettings, first: list[str]) -> None:
-        self.open(chosen)
-        self.replace_list(first, [])
+    @classmethod
+    def settings(cls, random: Random) -> LedgerSettings:
+        return fleets.ledger_settings(random)
 
-    @rule(active=st.lists(fleets.node_ids, unique=True), lingering=st.lists(fleets.node_ids, unique=True, max_size=2))
-    def replace_list(self, active: list[str], lingering: list[str]) -> None:
+    @classmethod
+    def draw(cls, random: Random) -> Operation:
+        kinds = {
+            "schedule_all": 6, "report": 5, "report_growth": 6, "wait": 3, "set_node": 1, "remove_node": 1,
+            "unregister": 1, "replace_list": 1, "sweep": 1, "compare": 1,
+        }  # fmt: skip
+        name = random.choices(list(kinds), list(kinds.values()))[0]
+        node_id = random.choice(fleets.NODE_IDS)
+        arguments: dict[str, object] = {}
+        if name == "schedule_all":
+            alike = fleets.request(random, NOBODY_CONFIRMS)
+            others = [fleets.request(random, NOBODY_CONFIRMS) for _ in range(random.randint(1, 4))]
+            arguments = {"requests": random.choice([[alike] * random.randint(2, 6), others])}
+        elif name == "report":
+            arguments = {"node_id": node_id, "snapshot": fleets.first_snapshot(random)}
+        elif name == "report_growth":
+            instance = "two" if random.random() < 0.1 else "one"
+            arguments = {"node_id": node_id, "seed": random.randint(0, 10**6), "instance": instance}
+        elif name == "wait":
+            arguments = {"ms": random.choice(fleets.WAITS_MS)}
+        elif name == "set_node":
+            arguments = {"node_id": node_id, "lingering": random.random() < 0.3}
+        elif name in {"remove_node", "unregister"}:
+            arguments = {"node_id": node_id}
+        elif name == "replace_list":
+            listed = fleets.some(random, fleets.NODE_IDS, 2, 6)
+            arguments = {"active": listed, "lingering": fleets.some(random, fleets.NODE_IDS, 0, 1)}
+        return Operation(name, arguments)
+
+    async def begin(self) -> None:
+        await self.replace_list(fleets.NODE_IDS[:4], [])
+
+    async def replace_list(self, active: Sequence[str], lingering: Sequence[str]) -> None:
         lists = [[address(node_id) for node_id in names] for names in (active, lingering)]
-        self.run(self.both.nodes.replace(*lists))
+        await self.ledger.nodes.replace(*lists)
         self.model.replace_nodes(*lists)
 
-    @rule(node_id=fleets.node_ids, state=st.sampled_from(DiscoveryState))
-    def set_one(self, node_id: str, state: DiscoveryState) -> None:
-        self.run(self.both.nodes.set(node_id, address(node_id).endpoint, state))
-        self.model.set_node(address(node_id), state is DiscoveryState.LINGERING)
+    async def report_growth(self, node_id: str, seed: int, instance: str) -> None:
+        """What a node that reported before tells next."""
+        node = self.model.nodes.get(node_id)
+        before = node.snapshot if node is not None else None
+        random = Random(seed)
+        snapshot: NodeSnapshot = fleets.next_snapshot(random, before) if before else fleets.first_snapshot(random)
+        await self.report(node_id, snapshot, instance)
 
-    @precondition(lambda self: self.ledger and self.model.nodes)
-    @rule(data=st.data())
-    def remove_one(self, data: st.DataObject) -> None:
-        node_id = data.draw(st.sampled_from(sorted(self.model.nodes)))
-        self.run(self.both.nodes.remove(node_id))
-        self.model.remove_node(node_id)
+    async def schedule_all(self, requests: Sequence[ScheduleRequest]) -> None:
+        for request in requests:
+            await self.schedule(request)
 
-    @rule(node_id=fleets.node_ids, snapshot=fleets.first_snapshots())
-    def report(self, node_id: str, snapshot: NodeSnapshot) -> None:
-        self.report_both(node_id, snapshot, roster=())
-
-    @rule(change=fleets.changes(), instance=st.sampled_from(["one"] * 5 + ["two"]), data=st.data())
-    def report_again(self, change: NodeSnapshot, instance: str, data: st.DataObject) -> None:
-        reported = sorted(node_id for node_id, node in self.model.nodes.items() if node.snapshot)
-        if reported:
-            node_id = data.draw(st.sampled_from(reported))
-            before = self.model.nodes[node_id].snapshot
-            assert before is not None
-            self.report_both(node_id, fleets.after(before, change), instance=instance, roster=())
-
-    @precondition(lambda self: self.ledger and any(node.snapshot for node in self.model.nodes.values()))
-    @rule(data=st.data())
-    def unregister(self, data: st.DataObject) -> None:
-        reported = sorted(node_id for node_id, node in self.model.nodes.items() if node.snapshot)
-        node_id = data.draw(st.sampled_from(reported))
-        self.run(self.both.nodes.unregister(node_id, self.model.nodes[node_id].instance))
-        self.model.unregister(node_id)
-
-    @rule(request=fleets.requests((Lifecycle.HEARTBEAT,)))
-    def schedule(self, request: ScheduleRequest) -> None:
-        self.schedule_both(request)
-
-    @rule(request=fleets.requests((Lifecycle.HEARTBEAT,)), count=st.integers(2, 5))
-    def schedule_some(self, request: ScheduleRequest, count: int) -> None:
-        for _ in range(count):
-            self.schedule_both(request)
-
-    @rule(ms=fleets.waits_ms)
-    def wait(self, ms: int) -> None:
-        self.advance_both(ms)
-
-    @rule()
-    def sweep(self) -> None:
-        """Upkeep only does earlier what would be done anyway."""
-        self.run(self.both.reservations.sweep())
-
-    @rule()
-    def compare(self) -> None:
-        self.compare_nodes()
-        self.compare_groups()
+    async def compare(self) -> None:
+        await self.compare_nodes()
+        await self.compare_groups()
 
 
-def test_every_choice_is_the_models_choice(backend: Backend) -> None:
-    run_side_by_side(PlacementMachine, backend)
+@pytest.mark.timeout(0)
+async def test_every_choice_is_the_models_choice(backend: Backend) -> None:
+    await run_side_by_side(PlacementMachine, backend)

@@ -168,7 +168,7 @@ class Chooser:
         if not keys:
             return None
         best = min(keys.values())
-        if best[0] is Rank.UNFIT and self.admits:
+        if best[0] >= Rank.NO_CPU and self.admits:
             return None
         tied = sorted((node_id for node_id, key in keys.items() if key == best), key=str.encode)
         return self.nodes[tied[self.cursors.counters[counter] % len(tied)]]

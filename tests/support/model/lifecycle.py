@@ -43,8 +43,7 @@ class LifecycleModel(Model):
 
     def set_node(self, address: NodeAddress, lingering: bool) -> None:
         """A node that comes back too late starts anew: old events and promises tell nothing of it."""
-        removed_at = self.removed_at.get(address.node_id)
-        if removed_at is not None and removed_at + self.settings.report_ttl_ms <= self.now_ms:
+        if self.given_up(address.node_id):
             self.events_seen.pop(address.node_id, None)
             for reservation in self.reservations:
                 reservation.nameable &= reservation.node_id != address.node_id
@@ -76,8 +75,9 @@ class LifecycleModel(Model):
     def _become_confirmed(self, reservation: ModelReservation, orphaned: bool, misnamed: bool) -> None:
         settled = reservation.state is ReservationState.SETTLED
         reservation.orphaned |= orphaned
-        if orphaned and reservation.node_id not in self.nodes and reservation.reason == "node_removed":
-            reservation.state = ReservationState.SETTLED  # there is nothing left to hold it on
+        if orphaned and self.given_up(reservation.node_id):
+            # There is nothing left to hold it on.
+            reservation.state, reservation.reason = ReservationState.SETTLED, "node_removed"
             return
         if settled and not misnamed:
             return  # what settled it stays true

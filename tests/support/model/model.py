@@ -55,6 +55,11 @@ class Model:
             if reservation.open:
                 self._end_by_time(reservation)
 
+    def given_up(self, node_id: str) -> bool:
+        """Whether a node left discovery and was not back within one report_ttl."""
+        removed_at = self.removed_at.get(node_id)
+        return removed_at is not None and removed_at + self.settings.report_ttl_ms <= self.now_ms
+
     def _end_by_time(self, reservation: ModelReservation) -> None:
         """By whichever came first: its own deadline, or its node being given up."""
         removed_at = self.removed_at.get(reservation.node_id)

@@ -20,11 +20,13 @@ class Request:
 
 
 class Rank(IntEnum):
-    """The classes of `least_loaded`, best first."""
+    """The classes of `least_loaded`, best first. The last two are chosen only where admission does
+    not look: then the least overfull node is."""
 
     KNOWN = 0
     UNKNOWN = 1
-    UNFIT = 2
+    NO_CPU = 2
+    NO_MEMORY = 3
 
 
 def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:
@@ -139,9 +141,10 @@ def rank_key(node: ModelNode, connecting: bool, pending: Totals, request: Reques
     cpu, memory = dimensions(node.snapshot, pending, request, settings)
     report = node.snapshot or NodeSnapshot()
     counts = (report.sandbox_starting_count + pending.count, report.sandbox_count, report.paused_sandbox_count)
-    if request.creation and insufficient(cpu, memory):
-        return (Rank.UNFIT, 0.0, *counts)
     pressures = [value for value in (cpu.pressure, memory.pressure) if value is not None]
+    shortage = insufficient(cpu, memory) if request.creation else None
+    if shortage is not None:
+        return (Rank.NO_CPU if shortage == "insufficient_cpu" else Rank.NO_MEMORY, max(pressures), *counts)
     if connecting or not pressures or cpu.needed_but_unknown or memory.needed_but_unknown:
         return (Rank.UNKNOWN, 0.0, *counts)
     return (Rank.KNOWN, max(pressures), *counts)
