@@ -153,7 +153,7 @@ async def place_up_to(most: int, surface: OverHttp, request: ScheduleRequest) ->
     chosen: list[str] = []
     with contextlib.suppress(NoNodes):
         for _ in range(most):
-            decision = await surface.schedule(request)  # noqa: PERF401 - what was placed before the refusal counts
+            decision = await surface.schedule(request)
             chosen.append(decision.node.node_id)
     return chosen
 
