@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from scheduler.errors import ConfigurationError
 from scheduler.lab.cli import register
+from scheduler.lab.demo import BURST
 from scheduler.lab.server import find_server_binary
 
 NODES = "node_id,cpu_count,memory_mb\na,4,8192\nb,8,16384\n"
