@@ -105,6 +105,7 @@ Call = Callable[[Cluster, Reservation], Awaitable[Any]]
 # came after expiry. A conflict changes nothing.
 ANSWERS: list[tuple[Begin, Call, str, str]] = [
     (pending, confirm_s1, "done", "confirmed"),
+    (pending, confirm_s2, "done", "confirmed"),
     (pending, cancel, "done", "cancelled"),
     (pending, renew, "done", "pending"),
     (named, confirm_s1, "done", "confirmed"),
@@ -128,9 +129,11 @@ ANSWERS: list[tuple[Begin, Call, str, str]] = [
     (settled_told, cancel, "conflict", "settled"),
     (settled_told, renew, "conflict", "settled"),
     (cancelled, confirm_s1, "conflict", "cancelled"),
+    (cancelled, confirm_s2, "conflict", "cancelled"),
     (cancelled, cancel, "replayed", "cancelled"),
     (cancelled, renew, "conflict", "cancelled"),
     (expired, confirm_s1, "orphaned", "confirmed"),
+    (expired, confirm_s2, "orphaned", "confirmed"),
     (expired, cancel, "done", "expired"),
     (expired, renew, "conflict", "expired"),
     (orphaned, confirm_s1, "replayed orphaned", "confirmed"),
