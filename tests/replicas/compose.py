@@ -91,9 +91,12 @@ class LocalService:
         """What its health check says; a service without one is healthy while it runs."""
         if self.health_command is None:
             return self.process is not None and self.process.poll() is None
-        checked = subprocess.run(
-            self.health_command, env=self.environment, cwd=self.folder, capture_output=True, timeout=10, check=False
-        )
+        try:
+            checked = subprocess.run(
+                self.health_command, env=self.environment, cwd=self.folder, capture_output=True, timeout=10, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
         return checked.returncode == 0
 
     def wait_until_healthy(self, seconds: float = HEALTHY_SECONDS) -> None:
@@ -204,7 +207,7 @@ class LocalStack:
             return inside.sub(lambda match: paths[match[0]], text)
 
         entrypoint = ["agentenv-scheduler"] if service.get("image") == OWN_IMAGE else service.get("entrypoint", [])
-        command = _program([local_text(word) for word in [*entrypoint, *service["command"]]])
+        command = _program(_from_own_address([local_text(word) for word in [*entrypoint, *service["command"]]]))
         environment = {key: local_text(str(value)) for key, value in service.get("environment", {}).items()}
         test = service.get("healthcheck", {}).get("test")
         return LocalService(
@@ -243,6 +246,17 @@ def _program(command: Sequence[str]) -> list[str]:
     if command[0] == "agentenv-scheduler":
         return [sys.executable, "-m", "scheduler", *command[1:]]
     return list(command)
+
+
+def _from_own_address(command: Sequence[str]) -> list[str]:
+    """Redis' connections come from the address it listens on, as a container's do: others learn it from there."""
+    words: list[str] = []
+    for word in command:
+        if word.startswith("--bind "):
+            words += [word, word.replace("--bind ", "--bind-source-addr ")]
+        else:
+            words.append(re.sub(r"--bind (\S+)", r"--bind \1 --bind-source-addr \1", word))
+    return words
 
 
 def _health_command(test: Sequence[str]) -> list[str]:

@@ -62,8 +62,10 @@ class Soak:
                     self.faults.append(f"{request} ended in {type(error).__name__}: {error}")
                     continue
                 self._judge(request, response)
-                if response.status_code == 200 and request.path == "/v1/schedule" and response.json()["reservation"]:
-                    hostility.note_reservation(response.json()["reservation"]["reservation_id"])
+                if response.status_code == 200 and request.path == "/v1/schedule":
+                    made = _content(response)["reservation"]
+                    if made is not None:
+                        hostility.note_reservation(made["reservation_id"])
 
     async def _send(self, client: httpx.AsyncClient, request: HostileRequest) -> httpx.Response:
         headers = list(request.headers)
