@@ -9,7 +9,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format types proto bench faults soak secrets audit check wheel clean
+.PHONY: help demo test quick lint format types proto bench scaling faults soak secrets audit check wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ test: $(DEV) ## every test but long faults and soak; on redis-server from the PA
 
 quick: $(DEV) ## the tests that are quick
 	@$(PYTEST) -m "not slow and not faults and not soak" $(ARGS)
+
+scaling: $(DEV) ## placements a second for 1, 2 and 3 replicas, and what one costs Redis
+	@$(BIN)/python -m tests.replicas.scaling $(ARGS)
 
 faults: $(DEV) ## break real servers and replicas on purpose
 	@$(PYTEST) -m faults $(ARGS)

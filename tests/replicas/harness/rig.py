@@ -42,6 +42,7 @@ class Rig:
         self._environments: list[dict[str, str]] = [{} for _ in range(replicas)]
         self.replicas = [ReplicaProcess(*command) for command in self._commands]
         self._serving: set[int] = set()
+        self.fixed_urls: list[str] = []  # of replicas that somebody else started
 
     def environment(self, number: int, **variables: str) -> None:
         """Of the replica `number`, before it is started."""
@@ -51,7 +52,7 @@ class Rig:
     @property
     def urls(self) -> list[str]:
         """Where a balancer would send requests now: every replica that was ready and has not been taken out."""
-        return [self.replicas[number].url for number in sorted(self._serving)]
+        return self.fixed_urls or [self.replicas[number].url for number in sorted(self._serving)]
 
     def any_url(self) -> str | None:
         return self.random.choice(urls) if (urls := self.urls) else None
