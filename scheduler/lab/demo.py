@@ -1,4 +1,4 @@
-"""The main job, live: real replicas over HTTP, a small fleet that reports, bursts of placements.
+"""The main job, live: whole replicas over HTTP, a small fleet that reports, bursts of placements.
 
 Every strategy gets the same burst on the same five machines, each placement confirmed when its sandbox
 runs. Then, under least_loaded, one reservation is cancelled by hand and a node is drained.
@@ -50,7 +50,7 @@ async def run_demo(console: Console, *, port: int = 0, keep: bool = False) -> No
         await show_drain(console, OverHttp(started[-1].client))
         console.print(next_steps(started[-1], keep=keep))
         if keep:
-            await started[-1].process.wait()
+            await started[-1].replica.run()
 
 
 def burst(trace: Trace) -> Trace:
@@ -183,6 +183,7 @@ def next_steps(replica: RunningReplica, *, keep: bool) -> Group:
         lines += [
             try_line("demo --keep", "the same, and the server stays for curl"),
             try_line("serve", "a replica with its ledger inside, on port 8090"),
+            Text(f"  {'curl -s http://127.0.0.1:8090/v1/nodes':<53}what it then knows of its nodes"),
         ]
     lines += [
         try_line("replay", "judge the strategies on a trace, yours or the bundled one"),

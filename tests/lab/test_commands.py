@@ -126,7 +126,7 @@ def test_the_demo_shows_every_strategy_cancels_drains_and_says_what_to_try_next(
     result = run("demo")
     assert result.exit_code == 0, result.output
     for shown in ("random", "round_robin", "grouped_round_robin", "least_loaded"):
-        assert f"{shown}: 64 of 64" in result.stdout
+        assert f"{shown}: {BURST} of {BURST}" in result.stdout
     assert "cancelled" in result.stdout
     assert "is drained" in result.stdout
     assert "Try next" in result.stdout
