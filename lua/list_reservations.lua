@@ -17,7 +17,7 @@
 
 if not read_settings() then return { 'uninitialised' } end
 local now = open_clock(ARGV[1])
-if not expire_due(now, EXPIRY_SLICE) then
+if expire_due(now, EXPIRY_SLICE) == EXPIRY_SLICE then
   save_rows()
   return { 'again', 'expiry' }
 end

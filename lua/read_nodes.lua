@@ -20,7 +20,7 @@ local settings = read_settings()
 if not settings then return { 'uninitialised' } end
 local now = open_clock(ARGV[1])
 if redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) > 0 then
-  local swept = expire_due(now, EXPIRY_SLICE)
+  local swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
   save_rows()
   if not swept then return { 'again', 'expiry' } end
 end

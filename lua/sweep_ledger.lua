@@ -3,7 +3,7 @@
 --            keeps the backlog short and the key space bounded.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- Reply: {'swept', how much was done, more (1|0)} | {'uninitialised'}
+-- Reply: {'swept', how much was done; 0: nothing was due} | {'uninitialised'}
 -- Errors: none
 -- Cost: at most about 2,000 small steps
 -- @include "include/keys"
@@ -15,13 +15,13 @@
 -- @include "include/identity"
 local SLICE = 256
 local BINDING_SLICE = 500
+local ABSENT_SLICE = 16
 local SELF_REGISTERED_MS = 24 * 3600 * 1000
 
 local settings = read_settings()
 if not settings then return { 'uninitialised' } end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
-local done, more = 0, false
 
 local function due(set)
   return redis.call('ZRANGEBYSCORE', key(set), '-inf', integer(now), 'LIMIT', 0, 1)[1]
@@ -39,13 +39,23 @@ local function forget_bindings(node_id)
   return #listed + 1
 end
 
-more = not retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms) or more
-more = not expire_due(now, SLICE) or more
+-- Some of the nodes that were silent for so long that a self-registered one leaves the list; others are to
+-- be seen another second, for a discovered node stays silent for as long as it is listed.
+local function absent_nodes()
+  local long_ago = integer(now - SELF_REGISTERED_MS)
+  local pages = math.ceil(redis.call('ZCOUNT', key('silent'), '-inf', long_ago) / ABSENT_SLICE)
+  if pages == 0 then return {} end
+  local first = ABSENT_SLICE * (math.floor(now / 1000) % pages)
+  return redis.call('ZRANGEBYSCORE', key('silent'), '-inf', long_ago, 'LIMIT', first, ABSENT_SLICE)
+end
+
+local silenced, expired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms), expire_due(now, SLICE)
+local done = silenced + expired
 local removed = due('removed')
-if removed then done, more = done + release_removed(removed, now) + 1, true end
+if removed then done = done + release_removed(removed, now) + 1 end
 save_rows()
 local forgotten = due('forgotten')
-if forgotten then done, more = done + forget_bindings(forgotten), true end
+if forgotten then done = done + forget_bindings(forgotten) end
 
 local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(now - settings.binding_ttl_ms),
   'LIMIT', 0, BINDING_SLICE)
@@ -56,8 +66,7 @@ if outlived[1] then
   end
 end
 local purged = purge_finished(now, SLICE)
-local absent = redis.call('ZRANGEBYSCORE', key('silent'), '-inf', integer(now - SELF_REGISTERED_MS), 'LIMIT', 0, 16)
-for _, node_id in ipairs(absent) do
+for _, node_id in ipairs(absent_nodes()) do
   if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then
     delist_node(node_id, now, settings)
     done = done + 1
@@ -66,5 +75,4 @@ end
 save_rows()
 close_clock(now)
 done = done + #outlived + purged
-more = more or #outlived == BINDING_SLICE or purged == SLICE
-return { 'swept', integer(done), more and '1' or '0' }
+return { 'swept', integer(done) }

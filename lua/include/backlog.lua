@@ -4,13 +4,13 @@
 
 local function work_off_expiry(now)
   -- @include "include/reservations"
-  return expire_due(now, EXPIRY_SLICE)
+  return expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
 end
 
 local function work_off_silence(now, settings)
   -- @include "include/silence"
   read_binding_settings(settings)
-  return retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
+  return retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms) < SILENCE_SLICE
 end
 
 -- Two answers: whether every overdue node has been noticed, whether every due reservation has.

@@ -103,7 +103,7 @@ local function end_when_due(reservation, now)
   end
 end
 
--- Works off the head of `expiry`. False: more are due than one call may handle.
+-- Works off the head of `expiry`; how many. As many as the slice: more may be due.
 local function expire_due(now, slice)
   local due = redis.call('ZRANGEBYSCORE', key('expiry'), '-inf', integer(now), 'LIMIT', 0, slice)
   for _, reservation_id in ipairs(due) do
@@ -114,5 +114,5 @@ local function expire_due(now, slice)
       redis.call('ZREM', key('expiry'), reservation_id)
     end
   end
-  return #due < slice
+  return #due
 end

@@ -15,7 +15,7 @@ local function waiting_pool(pool)
   return (pool == 'r' or pool == 'c' or pool == 'u') and 'w' or pool
 end
 
--- Moves overdue nodes out of the fresh ones. False: more are due than one call may handle.
+-- Moves overdue nodes out of the fresh ones; how many. As many as the slice: more may be due.
 local function retire_silent(now, report_ttl_ms, binding_ttl_ms)
   local overdue = redis.call('ZRANGEBYSCORE', key('seen'), '-inf', '(' .. integer(now - report_ttl_ms),
     'WITHSCORES', 'LIMIT', 0, SILENCE_SLICE)
@@ -30,5 +30,5 @@ local function retire_silent(now, report_ttl_ms, binding_ttl_ms)
       if row.pool == 'o' then row.pool = 'x' end
     end
   end
-  return #overdue < 2 * SILENCE_SLICE
+  return #overdue / 2
 end
