@@ -17,7 +17,7 @@ from tests.replicas.harness.scene import Scene, Setting, now, scene
 from tests.support.relay import Relay
 from tests.support.servers import RedisServer
 
-pytestmark = [pytest.mark.faults, pytest.mark.brief]
+pytestmark = pytest.mark.faults
 
 
 async def cut_often(at: Scene, relay: Relay, fault: str, cuts: int = 40) -> None:
@@ -27,6 +27,7 @@ async def cut_often(at: Scene, relay: Relay, fault: str, cuts: int = 40) -> None
         await eventually(lambda: not relay.faults_left, "the relay to meet a call")
 
 
+@pytest.mark.brief
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
@@ -92,6 +93,7 @@ async def test_a_pool_of_one_connection_serves_everybody_in_turn(start_server: S
         assert verdict.lost == []
 
 
+@pytest.mark.brief
 async def test_callers_that_vanish_leave_no_room_taken_twice(start_server: StartServer) -> None:
     """Half of the callers hang up as soon as they have asked. What they asked for may have been done; it is then
     an open reservation under their key, which the same key finds again."""

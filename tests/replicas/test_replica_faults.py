@@ -11,9 +11,10 @@ from tests.replicas.harness.callers import Workload, eventually
 from tests.replicas.harness.fleet import NodeModel, eight_nodes
 from tests.replicas.harness.scene import Setting, now, scene
 
-pytestmark = [pytest.mark.faults, pytest.mark.brief]
+pytestmark = pytest.mark.faults
 
 
+@pytest.mark.brief
 async def test_replicas_that_are_killed_take_no_promise_with_them(start_server: StartServer) -> None:
     async with scene(start_server(), Setting(replicas=3)) as at:
         recoveries = []
@@ -39,6 +40,7 @@ async def test_a_frozen_replica_that_wakes_after_ten_seconds_promises_nothing_tw
         await at.verdict("SIGSTOP of a replica, woken after 10 s", recovery_s=recovery)
 
 
+@pytest.mark.brief
 async def test_a_terminated_replica_finishes_what_it_has_and_nothing_is_lost(start_server: StartServer) -> None:
     async with scene(start_server(), Setting(replicas=2)) as at:
         for victim in (0, 1):
@@ -71,6 +73,7 @@ async def test_replicas_whose_clocks_are_a_minute_apart_agree_about_every_deadli
         await at.verdict("replica clocks 120 s apart")
 
 
+@pytest.mark.brief
 async def test_reports_that_arrive_twice_or_late_change_nothing(start_server: StartServer) -> None:
     """Two replicas are handed the same reports, doubled and out of order. Only the newest may count."""
     async with scene(start_server(), Setting(nodes=(NodeModel("node-0", 1_000, 1_000_000),), report_seconds=600)) as at:
@@ -97,6 +100,7 @@ async def test_reports_that_arrive_twice_or_late_change_nothing(start_server: St
         await at.verdict("doubled and reordered heartbeats", reports=len(answers), accepted=len(generations))
 
 
+@pytest.mark.brief
 async def test_when_every_node_falls_silent_placements_go_on_and_say_that_they_are_degraded(
     start_server: StartServer,
 ) -> None:
