@@ -2,7 +2,7 @@
 -- Guarantee: each is judged at one moment, whatever else is going on; writes nothing.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- ARGV[2..]: pairs  node_id that lists or was assigned the sandbox ('': nobody said), sandbox_id, …; at most 500 pairs
+-- ARGV[2..]: pairs  node_id that lists or was assigned the sandbox ('': nobody said), sandbox_id, …; at most 200 pairs
 -- Reply: {'recounted', subject, rule, detail, …}
 -- Errors: none
 -- Cost: O(pairs log bindings)

@@ -2,7 +2,7 @@
 -- Guarantee: each is judged at one moment, whatever else is going on; writes nothing.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- ARGV[2..]: reservation_ids  at most 200; also ids that only a list knows
+-- ARGV[2..]: reservation_ids  at most 100; also ids that only a list knows
 -- Reply: {'recounted', subject, rule, detail, …}
 -- Errors: none
 -- Cost: O(ids log reservations)

@@ -27,7 +27,9 @@ from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of
 from scheduler.store import codec
 from scheduler.store.ledger import Ledger
 
-RESERVATIONS_AT_ONCE = 200
+# Small, because everybody else waits while a script runs.
+RESERVATIONS_AT_ONCE = 100
+BINDINGS_AT_ONCE = 200
 ARTIFACTS_AT_ONCE = 200
 GROUP_ATTEMPTS = 5
 
@@ -147,7 +149,7 @@ class Look:
             for found in self._keys[kind]:
                 listed = members_of(self._ledger, command, found.key)
                 pairs += [(found.identity, sandbox_id) async for sandbox_id in listed]
-        await self._judge_pairs("bindings", "recount_bindings", pairs, SLICE)
+        await self._judge_pairs("bindings", "recount_bindings", pairs, BINDINGS_AT_ONCE)
 
     async def _judge_pairs(self, what: str, script: str, pairs: Iterable[tuple[str, str]], at_once: int) -> None:
         for some in in_slices(pairs, at_once):
