@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.conformance.cases import CASES, MAY_DEVIATE, Case, load_cases, load_deviations
 from tests.conformance.driver import Driver
@@ -43,8 +44,12 @@ async def run_case(case: Case, driver_name: str, backend: Backend) -> None:
         await world.close()
 
 
+def _parameter(case: Case) -> ParameterSet:
+    return pytest.param(case, id=case.id, marks=[pytest.mark.slow] if case.heavy else [])
+
+
 @pytest.mark.parametrize("driver_name", DRIVERS)
-@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [_parameter(case) for case in ALL_CASES])
 async def test_case_comes_out_as_stated(case: Case, driver_name: str, backend: Backend) -> None:
     if case.heavy and driver_name != "services":
         pytest.skip("thousands of placements: the wire adds nothing but time")

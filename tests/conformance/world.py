@@ -108,7 +108,9 @@ class World:
         clock = VirtualClock()
         switch = StoreSwitch(backend) if with_switch else None
         redis_addr = await switch.start() if switch else None
-        ledger = await backend.open(clock=clock, redis_addr=redis_addr)
+        # A case that takes the store away need not wait long to be told so.
+        patience: dict[str, Any] = {"operation_timeout_ms": 300} if with_switch else {}
+        ledger = await backend.open(clock=clock, redis_addr=redis_addr, **patience)
         await put_settings(ledger, settings)
         return cls(backend, clock, ledger, build_services(ledger), switch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from random import Random
@@ -220,15 +220,21 @@ async def run_side_by_side(machine: type[SideBySide], backend: Backend, steps: i
     first = int(os.environ.get("SCHEDULER_TEST_SEED", "0"))
     examples = hypothesis_settings().max_examples
     for seed in range(first, first + (examples if backend.name == "real" else max(1, examples // 3))):
-        operations = operations_of(machine, seed, steps)
-        failure = await failure_of(machine, backend, seed, operations)
-        if failure is not None:
-            fewest, failure = await _shrink(machine, backend, seed, operations, failure)
-            told = "\n".join(f"    {operation}" for operation in fewest)
-            raise AssertionError(
-                f"{machine.__name__} with SCHEDULER_TEST_SEED={seed} on {backend.name}: {failure}\n"
-                f"    {shown(machine.settings(Random(seed)))}\n{told}"
-            ) from failure
+        await judge_seed(machine, backend, seed, steps)
+
+
+async def judge_seed(machine: type[SideBySide], backend: Backend, seed: int, steps: int) -> None:
+    """One example; AssertionError tells its seed, settings and the fewest operations that fail."""
+    operations = operations_of(machine, seed, steps)
+    failure = await failure_of(machine, backend, seed, operations)
+    if failure is None:
+        return
+    fewest, failure = await _shrink(machine, backend, seed, operations, failure)
+    told = "\n".join(f"    {operation}" for operation in fewest)
+    raise AssertionError(
+        f"{machine.__name__} with SCHEDULER_TEST_SEED={seed} on {backend.name}: {failure}\n"
+        f"    {shown(machine.settings(Random(seed)))}\n{told}"
+    ) from failure
 
 
 async def failure_of(
@@ -244,20 +250,17 @@ async def failure_of(
 async def _shrink(
     machine: type[SideBySide], backend: Backend, seed: int, operations: list[Operation], failure: Exception
 ) -> tuple[list[Operation], Exception]:
-    """Leave out ever smaller runs of operations as long as the rest fails in the same way."""
+    """Leave out ever smaller runs of operations as long as the rest fails with the same kind of error."""
     plays, size = 0, len(operations) // 2
-    same: Callable[[Exception], bool] = lambda other: type(other) is type(failure)  # noqa: E731
-    while size >= 1:
-        start, left_out = 0, False
+    while size >= 1 and plays < SHRINKING_PLAYS:
+        start = 0
         while start < len(operations) and plays < SHRINKING_PLAYS:
             fewer = operations[:start] + operations[start + size :]
             plays += 1
             found = await failure_of(machine, backend, seed, fewer)
-            if found is not None and same(found):
-                operations, failure, left_out = fewer, found, True
+            if type(found) is type(failure):
+                operations, failure = fewer, found
             else:
                 start += size
-        size = size // 2 if not left_out or size > 1 else (1 if plays < SHRINKING_PLAYS and left_out else 0)
-        if plays >= SHRINKING_PLAYS:
-            break
+        size //= 2
     return operations, failure
