@@ -5,6 +5,9 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# Test processes side by side; 0 runs all in one, which a debugger wants.
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist worksteal
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
@@ -21,7 +24,7 @@ test: $(DEV) ## every test but long faults and soak; on redis-server from the PA
 	@$(PYTEST) -m "(not faults or brief) and not soak" $(ARGS)
 
 quick: $(DEV) ## the tests that are quick
-	@$(PYTEST) -m "not slow and not faults and not soak" $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m "not slow and not faults and not soak" $(ARGS)
 
 scaling: $(DEV) ## placements a second for 1, 2 and 3 replicas, and what one costs Redis
 	@$(BIN)/python -m tests.replicas.scaling $(ARGS)
