@@ -21,7 +21,7 @@ demo: $(RUN) ## the main job, live, on the embedded ledger
 	@$(BIN)/agentenv-scheduler demo $(ARGS)
 
 test: $(DEV) ## every test but long faults and soak; on redis-server from the PATH, else on a bundled server
-	@$(PYTEST) -m "(not faults or brief) and not soak" $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m "(not faults or brief) and not soak" $(ARGS)
 
 quick: $(DEV) ## the tests that are quick
 	@$(PYTEST) $(PARALLEL) -m "not slow and not faults and not soak" $(ARGS)

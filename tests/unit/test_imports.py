@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     # What a process is made of, and the tools beside it.
     "discovery": {"config", "service", "store", "domain", "errors", "observability"},
     "replica": {"config", "discovery", "api", "access", "service", "store", "domain", "errors", "observability"},
-    "lab": {"config", "service", "store", "domain", "errors", "observability"},
+    "lab": {"config", "replica", "service", "store", "domain", "errors", "observability"},
     "inspection": {"config", "replica", "api", "store", "domain", "errors"},
     "cli": LAYERS,
     "__main__": LAYERS,
