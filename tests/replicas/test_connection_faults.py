@@ -17,7 +17,7 @@ from tests.replicas.harness.scene import Scene, Setting, now, scene
 from tests.support.relay import Relay
 from tests.support.servers import RedisServer
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 
 async def cut_often(at: Scene, relay: Relay, fault: str, cuts: int = 40) -> None:

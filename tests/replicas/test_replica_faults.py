@@ -11,7 +11,7 @@ from tests.replicas.harness.callers import Workload, eventually
 from tests.replicas.harness.fleet import NodeModel, eight_nodes
 from tests.replicas.harness.scene import Setting, now, scene
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 
 @pytest.mark.brief

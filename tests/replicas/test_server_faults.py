@@ -16,7 +16,7 @@ from tests.replicas.harness.fleet import NodeModel
 from tests.replicas.harness.scene import Scene, Setting, now, scene
 from tests.support.servers import RedisServer
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 NEVER_RETURNS = "while true do end"
 

@@ -86,7 +86,7 @@ def test_every_service_is_contained(name: str) -> None:
     assert service["cpus"] > 0
     assert service["mem_limit"]
     assert service["pids_limit"] > 0
-    assert service["restart"] in ("unless-stopped", "on-failure")
+    assert service["restart"] == "unless-stopped"
 
 
 def test_only_loopback_ports_are_published() -> None:

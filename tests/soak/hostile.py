@@ -216,5 +216,6 @@ def _path(text: str) -> str:
 
 
 def _header(text: str) -> str:
-    """What a header can carry at all: bytes without line ends."""
-    return "".join(character for character in text if character.isprintable() and ord(character) < 256) or "-"
+    """What a header can carry at all: bytes without line ends, no blank at either end."""
+    carried = "".join(character for character in text if character.isprintable() and ord(character) < 256)
+    return carried.strip() or "-"

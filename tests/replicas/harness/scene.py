@@ -124,7 +124,8 @@ class Scene:
 @asynccontextmanager
 async def scene(server: RedisServer, setting: Setting = Setting()) -> AsyncIterator[Scene]:
     """Everything running and every node known when the block begins."""
-    common = ("strategy=least_loaded", "shutdown.drain=200ms", *setting.settings)
+    # Pinned nodes list no sandboxes, so bindings must outlive the run by themselves.
+    common = ("strategy=least_loaded", "shutdown.drain=200ms", "binding_ttl=1h", *setting.settings)
     addresses = setting.addresses or (server.url,)
     made = Rig(*addresses, replicas=setting.replicas, settings=common)
     for number, offset in enumerate(setting.clocks):
