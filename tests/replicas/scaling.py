@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -135,7 +134,7 @@ async def _quiet_rig(
     try:
         for port in ports:
             command = ["serve", "--port", str(port), "--redis-addr", server.address, *words]
-            processes.append(subprocess.Popen([sys.executable, "-m", "scheduler", *command], env=os.environ.copy()))
+            processes.append(await asyncio.create_subprocess_exec(sys.executable, "-m", "scheduler", *command))
         for port in ports:
             await _until_open(port)
         rig.fixed_urls = [f"http://127.0.0.1:{port}" for port in ports]
@@ -144,19 +143,19 @@ async def _quiet_rig(
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait()
+            await process.wait()
 
 
 async def measure_floor(callers: int, count: int) -> Figures:
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-c", CONSTANT.decode(), str(port)])
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", CONSTANT.decode(), str(port))
     try:
         await _until_open(port)
         await drive([port], callers, WARM_UP)
         seconds, latencies_ms = await drive([port], callers, count)
     finally:
         process.terminate()
-        process.wait()
+        await process.wait()
     return Figures("a constant answer", len(latencies_ms), seconds, latencies_ms, None, None)
 
 
