@@ -56,6 +56,16 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenReservations:
+    """Those of one node in one state; `oldest_ms` is the age of the oldest."""
+
+    node_id: str
+    state: ReservationState
+    count: int
+    oldest_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReservationResult:
     """`replayed`: the call had already taken effect. `orphaned`: confirmed after it expired."""
 

@@ -10,9 +10,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from scheduler.domain.node import Node
-from scheduler.domain.reservation import ReservationState
+from scheduler.domain.reservation import OpenReservations, ReservationState
 
 _STATES = frozenset(ReservationState)
+ACTIVE_STATES = (ReservationState.PENDING, ReservationState.CONFIRMED)
 OBSERVED_STATUSES = ("ready", "connecting", "unhealthy", "lingering", "unspecified")
 
 # Nodes shown one by one; the others are summed under `_other`, so the label set stays bounded.
@@ -26,6 +27,7 @@ class LedgerFigures:
 
     nodes: Sequence[Node] = ()
     stats: Mapping[str, int] = field(default_factory=dict)
+    open_reservations: Sequence[OpenReservations] = ()
     open_groups: int = 0
     settings_revision: int | None = None
 
@@ -40,6 +42,7 @@ class LedgerCollector(Collector):
         figures = self.figures
         yield _observed_nodes(figures.nodes)
         yield from _pending_by_node(figures.nodes)
+        yield from _open_reservations(figures.open_reservations)
         yield from _counters(figures.stats)
         yield GaugeMetricFamily(
             "agentenv_scheduler_open_groups", "Open placement groups of the domain", value=figures.open_groups
@@ -80,6 +83,24 @@ def _pending_by_node(nodes: Sequence[Node]) -> Iterator[Metric]:
         if together:
             gauge.add_metric([OTHER_NODES], sum(getattr(node.pending, part) for node in together))
         yield gauge
+
+
+def _open_reservations(tally: Sequence[OpenReservations]) -> Iterator[Metric]:
+    """Those that hold capacity, by node and state, and how old the oldest is."""
+    active = GaugeMetricFamily(
+        "agentenv_scheduler_active_reservations", "Reservations that hold capacity", labels=["node", "state"]
+    )
+    age = GaugeMetricFamily(
+        "agentenv_scheduler_oldest_reservation_seconds", "Age of the oldest reservation in that state", labels=["state"]
+    )
+    for state in ACTIVE_STATES:
+        by_count = sorted((each for each in tally if each.state is state), key=lambda each: (-each.count, each.node_id))
+        for each in by_count[:NODES_SHOWN]:
+            active.add_metric([each.node_id, state.value], each.count)
+        if together := by_count[NODES_SHOWN:]:
+            active.add_metric([OTHER_NODES, state.value], sum(each.count for each in together))
+        age.add_metric([state.value], max((each.oldest_ms for each in by_count), default=0) / 1000)
+    yield from (active, age)
 
 
 def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:

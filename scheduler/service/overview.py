@@ -45,6 +45,7 @@ class OverviewService:
         """One reading of the ledger, shown from now on."""
         with self._metrics.ledger_call("overview"):
             nodes = await self._ledger.nodes.list()
+            open_reservations = await self._ledger.reservations.tally()
             stats = await self._ledger.settings.stats()
             open_groups, _, _ = await self._ledger.groups.list(limit=1, cursor=None)
             settings = await self._ledger.settings.get()
@@ -52,6 +53,7 @@ class OverviewService:
             LedgerFigures(
                 nodes=nodes,
                 stats=stats,
+                open_reservations=open_reservations,
                 open_groups=open_groups,
                 settings_revision=None if settings is None else settings[0].revision,
             )

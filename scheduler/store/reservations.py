@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.domain.reservation import Reservation, ReservationResult, ReservationState
+from scheduler.domain.reservation import OpenReservations, Reservation, ReservationResult, ReservationState
 from scheduler.errors import Conflict
 from scheduler.store import codec
 from scheduler.store.runner import Runner, missing, unexpected
@@ -49,6 +49,22 @@ class ReservationStore:
             found = found[:limit]
             after = str(found[-1][0])
         return tuple(reservation for _, reservation in found), after or None
+
+    async def tally(self) -> tuple[OpenReservations, ...]:
+        """How many are open, by node and state."""
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        first = "0"
+        while first:
+            _, (following, *told) = await self._runner.run("tally_reservations", first)
+            words = iter(codec.text(word) for word in told)
+            for node_id, state, count, age_ms in zip(words, words, words, words, strict=True):
+                earlier_count, earlier_ms = found.get((node_id, state), (0, 0))
+                found[node_id, state] = earlier_count + int(count), max(earlier_ms, int(age_ms))
+            first = codec.text(following)
+        return tuple(
+            OpenReservations(node_id, ReservationState(state), count, oldest_ms)
+            for (node_id, state), (count, oldest_ms) in sorted(found.items())
+        )
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
         """Raises NotFound, NotRebuilt, Conflict (carrying the recorded truth)."""
