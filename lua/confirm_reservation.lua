@@ -32,7 +32,8 @@ end
 end_when_due(reservation, now)
 save_rows()
 local told = reservation.sandbox_told == '1'
-local other = reservation_named(sandbox_id)
+local other = reservation_named(sandbox_id, now)
+save_rows()
 if other and other.reservation_id == id then other = nil end
 if reservation.state == 'cancelled' then return { 'conflict', 'cancelled', fields() } end
 if told and reservation.sandbox_id ~= sandbox_id then return { 'conflict', 'another sandbox was told', fields() } end

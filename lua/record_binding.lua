@@ -22,7 +22,8 @@ if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~=
   return { 'refused' }
 end
 bind(ARGV[3], ARGV[2], now)
-local reservation = reservation_named(ARGV[2])
+local reservation = reservation_named(ARGV[2], now)
+save_rows()
 if reservation and reservation.node_id == ARGV[3] and reservation.sandbox_told ~= '1' then
   redis.call('HSET', reservation_key(reservation.reservation_id), 'sandbox_told', 1)
 end

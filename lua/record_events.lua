@@ -62,7 +62,7 @@ end
 local handlers = {}
 
 function handlers.create(sandbox_id, cpu, memory)
-  local reservation = reservation_named(sandbox_id)
+  local reservation = reservation_named(sandbox_id, now)
   if not reservation then
     reservation = fitting(cpu, memory)
     if reservation then
@@ -80,8 +80,7 @@ function handlers.fork(_, cpu, memory)
 end
 
 function handlers.delete(sandbox_id)
-  local reservation = reservation_named(sandbox_id)
-  if reservation then end_when_due(reservation, now) end
+  local reservation = reservation_named(sandbox_id, now)
   if reservation and reservation.node_id == node_id
     and (reservation.state == 'pending' or reservation.state == 'confirmed') then
     finish_reservation(reservation, 'settled', 'deleted', now)

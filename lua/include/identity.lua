@@ -4,9 +4,15 @@
 --   node:<id>:claims      sandbox id → reservation, of reservations that still hold capacity
 --   node:<id>:acknowledged   settled by counters, not named yet, by sequence
 
-local function reservation_named(sandbox_id)
+-- The reservation that carries a sandbox id: an open one, or one settled not long ago. May end it, if
+-- it is due; the caller saves the rows.
+local function reservation_named(sandbox_id, now)
   local id = redis.call('GET', key('sandbox:' .. sandbox_id))
-  return id and read_reservation(id) or nil
+  local reservation = id and read_reservation(id)
+  if not reservation then return nil end
+  end_when_due(reservation, now)
+  if reservation.state == 'expired' or reservation.state == 'cancelled' then return nil end
+  return reservation
 end
 
 local function name_reservation(reservation, sandbox_id, told)
