@@ -26,10 +26,12 @@ local function release(reservation)
   reservation.held_cpu, reservation.held_memory, reservation.held_count = 0, 0, 0
 end
 
--- Whether a node left discovery and did not come back in time. One whose absence was worked off
--- already has no entry in `removed` any more.
+-- Whether a node left discovery and did not come back in time, and since when it counts as gone. One
+-- whose absence was worked off already has no entry in `removed` any more, but its hash still tells.
 local function given_up(node_id, now)
   if row_of(node_id) then return false end
-  local at = redis.call('ZSCORE', key('removed'), node_id)
-  return not at or tonumber(at) <= now, tonumber(at or '0')
+  local at = tonumber(redis.call('ZSCORE', key('removed'), node_id) or '')
+  local left_at = not at and redis.call('HGET', node_key(node_id), 'removed_at_ms')
+  if left_at then at = tonumber(left_at) + tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms')) end
+  return not at or at <= now, at or 0
 end
