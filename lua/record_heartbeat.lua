@@ -62,6 +62,8 @@ local last_sequence = tonumber(known.sequence or '')
 if listed_already and sequence ~= '' and same_instance and last_sequence and tonumber(sequence) <= last_sequence then
   return { 'stale', known.generation }
 end
+-- A report without a sequence does not undo the fence of those before it.
+if sequence == '' and same_instance then sequence = known.sequence or '' end
 local claims = redis.call('HKEYS', node_key(node_id, 'claims'))
 if digest ~= '' and ARGV[7] == 'offer' and #claims > 0 then
   table.insert(claims, 1, 'roster')

@@ -85,6 +85,14 @@ async def test_a_sequence_that_does_not_rise_is_stale(api: httpx.AsyncClient) ->
         assert (await api.post("/v1/nodes/node-a/heartbeat", json=body)).json()["stale"] is stale
 
 
+async def test_a_report_without_a_sequence_does_not_undo_the_fence(api: httpx.AsyncClient) -> None:
+    await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000"})
+    reports = (("old", 5, False), ("old", None, False), ("old", 4, True), ("old", 6, False), ("new", 1, False))
+    for instance, sequence, stale in reports:
+        body = {"service_instance_id": instance} | ({} if sequence is None else {"sequence": sequence})
+        assert (await api.post("/v1/nodes/node-a/heartbeat", json=body)).json()["stale"] is stale
+
+
 async def test_a_silent_node_turns_unhealthy_one_millisecond_after_the_ttl(
     api: httpx.AsyncClient, node_a: str, clock: VirtualClock
 ) -> None:
