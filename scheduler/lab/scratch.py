@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 from scheduler.domain.settings import LedgerSettings
 from scheduler.lab.server import find_server_binary, private_server
@@ -19,6 +20,8 @@ from scheduler.store.runner import Clock, server_clock
 
 EMBEDDED = "embedded"
 ERASE_SLICE = 1_000
+# Nobody waits for an answer here: a run on a busy machine is to be slow, not to fail.
+PATIENT = StoreOptions(connect_timeout_ms=10_000, operation_timeout_ms=120_000, attempt_timeout_ms=60_000)
 # Simulated nodes are silent while nothing changes; no run lasts as long as this.
 REPORT_TTL_MS = 10 * 365 * 86_400_000
 
@@ -50,7 +53,7 @@ async def scratch_ledger(
     redis_addr: str, settings: LedgerSettings, clock: Clock = server_clock
 ) -> AsyncIterator[Ledger]:
     """An empty ledger under these settings."""
-    options = StoreOptions(fake_server=new_server() if redis_addr == EMBEDDED else None)
+    options = replace(PATIENT, fake_server=new_server() if redis_addr == EMBEDDED else None)
     ledger = await open_ledger(redis_addr, domain=f"lab-{secrets.token_hex(6)}", options=options, clock=clock)
     try:
         await ledger.settings.put(settings, "lab")

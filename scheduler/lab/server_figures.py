@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -47,7 +48,12 @@ class ServerFigures:
         self._client = client
 
     async def used_memory_bytes(self) -> int:
-        return int((await self._client.info("memory"))["used_memory"])
+        """Once the server has let go of everything that was deleted before: it does so in the background."""
+        while True:
+            memory = await self._client.info("memory")
+            if not int(memory.get("lazyfree_pending_objects", 0)):
+                return int(memory["used_memory"])
+            await asyncio.sleep(0.05)
 
     async def round(self, commands: Sequence[Command]) -> ScriptCost:
         """Server-side means of these script calls, sent in pipelines."""
