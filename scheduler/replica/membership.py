@@ -80,6 +80,7 @@ class Membership:
         identity, started = self._identity, time.monotonic()
         if identity is None or started < self._remember_after:
             return
+        told = dict(self._ledger.nodes.told)
         nodes = await self._ledger.nodes.list()
         # What was just read may already be the remains of a lost ledger; then the memory is the better one.
         if await self._identify() == identity:
@@ -87,6 +88,9 @@ class Membership:
             if discovered != self._discovered:
                 log.debug("discovery remembered", nodes=len(discovered))
             self._discovered = discovered
+            for node_id, change in told.items():
+                if self._ledger.nodes.told.get(node_id) is change:
+                    self._ledger.nodes.told.pop(node_id, None)  # the list that was just read has it
         finished = time.monotonic()
         self._remember_after = finished + _SHARE_OF_TIME_REMEMBERING * (finished - started)
 
@@ -133,8 +137,9 @@ class Membership:
 
     async def _put_back(self) -> None:
         if self._recovering:
-            for node_id, (endpoint, known_state) in self._discovered.items():
-                await self._ledger.nodes.set(node_id, endpoint, known_state, recovering=True)
+            for node_id, known in {**self._discovered, **self._ledger.nodes.told}.items():
+                if known is not None:
+                    await self._ledger.nodes.set(node_id, *known, recovering=True)
         for address in self._configured:
             state = await self._state_to_set(address)
             if state is not None:

@@ -24,6 +24,9 @@ class NodeStore:
     def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
         self._upstream = upstream
+        # Node id → (endpoint, state), or None for one taken off: what was changed through this process. Whoever keeps
+        # a memory of the list takes it from here, so that nothing acknowledged is missing from it.
+        self.told: dict[str, tuple[str, DiscoveryState] | None] = {}
 
     # -- discovery --------------------------------------------------------------------------------------------
 
@@ -31,6 +34,8 @@ class NodeStore:
         """Add, move or drain one node. `recovering`: it was known before the ledger was lost, so it
         admits nothing until it reports."""
         await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
+        if not recovering:
+            self.told[node_id] = (endpoint, state)
 
     async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
         """Replace the whole list; an id in both is lingering. Up to 1,000 changes are one step."""
@@ -50,10 +55,12 @@ class NodeStore:
             gone = [change[0] for change in step if len(change) == 1]
             arguments = [part for entry in entries for part in entry]
             await self._runner.run("set_nodes", 0, len(entries), *arguments, *gone, durable=True)
+            self.told |= {change[0]: wanted.get(change[0]) for change in step}
 
     async def remove(self, node_id: str) -> None:
         """Take a node off the list. Raises NotFound when it is not on it."""
         _, reply = await self._runner.run("set_nodes", 0, 0, node_id, durable=True)
+        self.told[node_id] = None
         if int(reply[0]) == 0:
             raise NotFound(f"node {node_id!r} is not known")
 

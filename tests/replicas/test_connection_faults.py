@@ -102,8 +102,8 @@ async def test_callers_that_vanish_leave_no_room_taken_twice(start_server: Start
         for key in vanished:
             await asyncio.to_thread(_ask_and_hang_up, at.rig.any_url() or "", key)
             await asyncio.sleep(0.01)
-        again = [(await at.place_once(at.rig.urls[0], key)).json() for key in vanished]
-        twice = [(await at.place_once(at.rig.urls[0], key)).json() for key in vanished]
+        again = [(await at.place_once(at.rig.urls[0], key)).raise_for_status().json() for key in vanished]
+        twice = [(await at.place_once(at.rig.urls[0], key)).raise_for_status().json() for key in vanished]
         assert [answer["reservation"] for answer in again] == [answer["reservation"] for answer in twice]
         assert all(answer["replayed"] for answer in twice)
         done_unheard = sum(answer["replayed"] for answer in again)
@@ -112,7 +112,8 @@ async def test_callers_that_vanish_leave_no_room_taken_twice(start_server: Start
 
 def _ask_and_hang_up(url: str, key: str) -> None:
     host, _, port = url.removeprefix("http://").partition(":")
-    body = json.dumps({"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}})
+    hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}
+    body = json.dumps({"hint": hint, "reservation_ttl": "10m"})  # what `place_once` asks again
     head = f"POST /v1/schedule HTTP/1.1\r\nHost: {host}\r\nIdempotency-Key: {key}\r\n"
     with socket.create_connection((host, int(port)), timeout=5) as connection:
         connection.sendall(

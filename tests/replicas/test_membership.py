@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -148,6 +149,20 @@ async def test_an_emptied_ledger_gets_back_what_replicas_remember_and_says_it_is
     assert (await member.settings_shown())["rebuilding"]
     with pytest.raises(NotRebuilt):
         await member.ledger.bindings.lookup("some-sandbox")
+
+
+async def test_a_rebuilt_ledger_is_no_longer_said_to_be_rebuilding(members: Members, clock: VirtualClock) -> None:
+    member = await members.new("one", binding_ttl_ms=1_000)
+    await member.step()
+    await members.empty_the_ledger()
+    await member.step()
+    assert (await member.settings_shown())["rebuilding"]
+    clock.advance(1_000)
+    await asyncio.sleep(1.1)
+    newcomer = await members.new("two", binding_ttl_ms=1_000)
+    await newcomer.step()
+    for each in (member, newcomer):
+        assert not (await each.settings_shown())["rebuilding"]
 
 
 async def test_the_memory_survives_that_another_replica_was_quicker_to_make_the_ledger_anew(members: Members) -> None:

@@ -195,3 +195,27 @@ async def test_waiting_outlives_new_settings_and_a_drain(server: RedisServer, me
         await member.place()
     await member.report()
     await member.place()
+
+
+async def test_nodes_told_to_a_replica_outlive_a_ledger_emptied_the_next_moment(
+    server: RedisServer, members: Members
+) -> None:
+    """Before any look at the list: what was acknowledged is put back by who acknowledged it."""
+    member = await members.new("one")
+    await member.join()
+    await member.membership.remember_discovery()
+    for node_id in ("node-b", "node-c"):
+        await member.ledger.nodes.set(node_id, f"http://{node_id}:8000", DiscoveryState.LINGERING)
+    await member.ledger.nodes.remove("node-c")
+    server.flush()
+    await member.join()
+    listed = {node.node_id: node.discovery for node in await member.ledger.nodes.list()}
+    assert listed == {"node-a": DiscoveryState.ACTIVE, "node-b": DiscoveryState.LINGERING}
+
+
+async def test_what_was_remembered_with_the_list_is_not_kept_twice(members: Members) -> None:
+    member = await members.new("one")
+    await member.join()
+    await member.ledger.nodes.set("node-b", "http://node-b:8000", DiscoveryState.ACTIVE)
+    await member.membership.remember_discovery()
+    assert member.ledger.nodes.told == {}

@@ -59,11 +59,19 @@ class Scene:
             seconds,
         )
 
+    def _still_at_work(self) -> None:
+        """Raises what ended the callers, when that was a defect of theirs."""
+        if self.load.done():
+            self.load.result()
+
     async def recovery_seconds(self, since: float, seconds: float = 60.0) -> float:
         """From `since` until the end of the first placement that began later and was acknowledged."""
-        await eventually(
-            lambda: self.history.first_after(since) is not None, f"a placement; {self.history.tally()}", seconds
-        )
+
+        def placed_or_broken() -> bool:
+            self._still_at_work()
+            return self.history.first_after(since) is not None
+
+        await eventually(placed_or_broken, "a placement", seconds)
         found = self.history.first_after(since)
         assert found is not None
         return found.ended - since
