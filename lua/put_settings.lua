@@ -11,7 +11,8 @@
 -- ARGV[7]: lost_with  the server process since which something told is missing: nodes known wait until they
 --          report, once for each such process; '' when nothing is known to be missing
 -- ARGV[8..]: content  field, value, …
--- Reply: {'written'|'same'|'adopted'|'conflict', {settings}} 
+-- Reply: {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
+--        missing is told as not rebuilt
 -- Errors: none
 -- Cost: O(shapes)
 -- @include "include/keys"
@@ -62,4 +63,5 @@ if ARGV[7] ~= '' and ARGV[7] ~= stored.lost_with then
   redis.call('HSET', KEYS[1], 'unheard_since_ms', integer(now), 'lost_with', ARGV[7], 'refresh_after', '')
 end
 close_clock(now)
-return { status, redis.call('HGETALL', KEYS[1]) }
+local rebuilding_until_ms = tonumber(redis.call('HGET', KEYS[1], 'rebuilding_until_ms') or '') or 0
+return { status, redis.call('HGETALL', KEYS[1]), integer(math.max(0, rebuilding_until_ms - now)) }

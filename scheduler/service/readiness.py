@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +31,13 @@ class ReadinessService:
         self._ledger = ledger
         self._metrics = metrics
         self._outcome: SettingsOutcome | None = None
+        self._rebuilding_until = 0.0
         self._draining = False
 
     def note_settings(self, outcome: SettingsOutcome) -> None:
         """What came of putting this replica's settings into the ledger; a conflict keeps it from being ready."""
         self._outcome = outcome
+        self._rebuilding_until = time.monotonic() + outcome.rebuilding_ms / 1000
         self._metrics.set_settings_mismatch(bool(outcome.differing))
         if outcome.differing:
             log.warning(
@@ -67,7 +70,7 @@ class ReadinessService:
             "revision": outcome.settings.revision,
             "epoch": outcome.epoch,
             "differing": list(outcome.differing),
-            "rebuilding": outcome.rebuilding,
+            "rebuilding": time.monotonic() < self._rebuilding_until,
         }
         if outcome.status == "conflict":
             raise StoreUnusable(

@@ -21,13 +21,18 @@ DEFAULT_SIGN_OF_LIFE_MS = 15_000
 @dataclass(frozen=True, slots=True)
 class SettingsOutcome:
     """What came of offering settings: `written`, `same`, `adopted` (the ledger's revision is higher)
-    or `conflict` (equal revision, other content, another replica alive). `settings` are in force."""
+    or `conflict` (equal revision, other content, another replica alive). `settings` are in force.
+    `rebuilding_ms`: for how long from then on a lost ledger is still being rebuilt."""
 
     status: str
     settings: LedgerSettings
     epoch: str
     differing: tuple[str, ...] = ()
-    rebuilding: bool = False
+    rebuilding_ms: int = 0
+
+    @property
+    def rebuilding(self) -> bool:
+        return self.rebuilding_ms > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +146,7 @@ class SettingsStore:
         differing = tuple(sorted(
             name for name in content.keys() | _content_names(found) if content.get(name) != found.get(name)
         ))  # fmt: skip
-        return SettingsOutcome(
-            status, decode(found), found["epoch"], differing, found.get("rebuilding_until_ms") is not None
-        )
+        return SettingsOutcome(status, decode(found), found["epoch"], differing, int(reply[1]))
 
     async def get(self) -> tuple[LedgerSettings, str] | None:
         """The settings in force and the ledger's epoch; None when it holds none."""
