@@ -48,10 +48,11 @@ local deadline = now + settings.placement_reservation_ttl_ms
 local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id
 if misnamed then drop_name(reservation) end
 local orphaned = reservation.state == 'expired'
-if orphaned and given_up(reservation.node_id, now) then
+local counts_again = orphaned or (misnamed and reservation.state == 'settled')
+if counts_again and given_up(reservation.node_id, now) then
   reservation.state = 'settled'
-  redis.call('HSET', reservation_key(id), 'state', 'settled', 'reason', 'node_removed', 'orphaned', 1)
-elseif orphaned or (misnamed and reservation.state == 'settled') then
+  redis.call('HSET', reservation_key(id), 'state', 'settled', 'reason', 'node_removed', 'orphaned', orphaned and 1 or 0)
+elseif counts_again then
   reopen(reservation, 'confirmed', deadline)
   if orphaned then
     redis.call('HSET', reservation_key(id), 'orphaned', 1)

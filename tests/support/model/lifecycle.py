@@ -75,7 +75,7 @@ class LifecycleModel(Model):
     def _become_confirmed(self, reservation: ModelReservation, orphaned: bool, misnamed: bool) -> None:
         settled = reservation.state is ReservationState.SETTLED
         reservation.orphaned |= orphaned
-        if orphaned and self.given_up(reservation.node_id):
+        if (orphaned or (settled and misnamed)) and self.given_up(reservation.node_id):
             # There is nothing left to hold it on.
             reservation.state, reservation.reason = ReservationState.SETTLED, "node_removed"
             return
