@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scheduler.domain.duration import format_duration
 from scheduler.domain.limits import (
     ID_BYTES_MAX,
     IDEMPOTENCY_KEY_MAX,
@@ -19,11 +20,8 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.text import trim as trim
 from scheduler.errors import FieldError, InvalidRequest
-
-# Unicode's White_Space, which is what AgentENV trims. Python's own strip() would take U+001C to U+001F too.
-_WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-_WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
 
 # Half of a surrogate pair cannot be written as UTF-8, so it can be no part of a key.
 _UNFIT_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -37,11 +35,6 @@ _VISIBLE_ASCII = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_MAX}}}")
 ID_FORM = f"1 to {ID_BYTES_MAX} bytes of text without control characters"
 ENDPOINT_FORM = f"a URL with scheme and host, without a user, at most {TEXT_BYTES_MAX} bytes"
 _SHOWN_CHARACTERS = 200
-
-
-def trim(text: str) -> str:
-    """The text without white space around it."""
-    return text.strip(_WHITE_SPACE)
 
 
 def shown(value: Any) -> Any:
@@ -141,7 +134,8 @@ def byte_count(field: str, value: int) -> int:
 def clean_ttl_ms(field: str, value: int) -> int:
     """A reservation's lifetime: longer than nothing, at most a day."""
     if type(value) is not int or not 0 < value <= RESERVATION_TTL_MAX_MS:
-        raise refuse(field, value, "a duration above 0 and at most 24h")
+        found = format_duration(value) if type(value) is int else value
+        raise refuse(field, found, "a duration above 0 and at most 24h")
     return value
 
 

@@ -24,6 +24,7 @@ from scheduler.domain.node import (
 )
 from scheduler.domain.placement import HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
+from scheduler.domain.text import trim
 
 FIGURES = (
     "cpu_count",
@@ -130,7 +131,7 @@ def group_key(request: ScheduleRequest) -> str:
         name, prefix = (hint.images[0] if hint.images else ""), "image:"
     else:
         name, prefix = hint.template_id, "template:"
-    trimmed = name.strip()
+    trimmed = trim(name)
     key = prefix + trimmed
     return key if trimmed and len(key.encode()) <= GROUP_KEY_BYTES_MAX else ""
 
@@ -157,8 +158,8 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
     if hint is None:
         return ["ordinary", 0, 0, "", "", entropy, len(excluded), *excluded]
     kind = "cold" if hint.kind is HintKind.COLD_SANDBOX else "template"
-    locality = list(dict.fromkeys(key.strip() for key in hint.locality if key.strip()))
-    template_id = hint.template_id.strip()
+    locality = list(dict.fromkeys(trim(key) for key in hint.locality if trim(key)))
+    template_id = trim(hint.template_id)
     return [
         kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,
         len(excluded), *excluded, *locality,
