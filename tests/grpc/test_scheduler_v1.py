@@ -370,3 +370,15 @@ class TestArtifacts:
         answer = await port.scheduler.ListP2pPeers(request)
         assert [peer.node_id for peer in answer.peers] == ["a"]
         assert port.services.artifacts.calls == [("peers", ("c", "iroh", "x"))]
+
+
+@pytest.mark.parametrize("node_id", ["a\nb", "n" * 256, "\x1c"])
+async def test_an_id_that_no_node_can_have_is_told_to_be_in_no_list(port: Port, node_id: str) -> None:
+    node = v1.Node(node_id=node_id, endpoint="http://a:8000")
+    artifact = v1.RecordP2pArtifactRequest(cluster_id="c", backend="iroh", key="k", node_id=node_id)
+    for call in (
+        port.scheduler.Heartbeat(v1.HeartbeatRequest(node_id=node_id, service_instance_id="i")),
+        port.scheduler.RecordAssignment(v1.RecordAssignmentRequest(sandbox_id="s", node=node)),
+        port.scheduler.RecordP2pArtifact(artifact),
+    ):
+        assert await refusal(call) == NOT_LISTED

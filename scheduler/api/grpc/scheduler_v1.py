@@ -24,7 +24,7 @@ from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.observability.logging import get_logger
-from scheduler.service.checks import trim
+from scheduler.service.checks import clean_id, trim
 
 if TYPE_CHECKING:
     from scheduler.service import Services
@@ -91,6 +91,7 @@ class SchedulerV1:
             raise invalid("sandbox_id is required")
         if not address.node_id or not address.endpoint:
             raise invalid("node_id and endpoint are required")
+        _check_listable(address.node_id)
         await self._services.bindings.record(sandbox_id, address)
         return v1.RecordAssignmentResponse()
 
@@ -123,6 +124,7 @@ class SchedulerV1:
         heartbeat = codec.heartbeat_from(request)
         if not heartbeat.node_id or not heartbeat.service_instance_id:
             raise invalid("node_id and service_instance_id are required")
+        _check_listable(heartbeat.node_id)
         try:
             result = await self._services.nodes.heartbeat(heartbeat, _report_deadline_ms())
         except errors.ScriptError:
@@ -165,7 +167,9 @@ class SchedulerV1:
         return v1.ListP2pPeersResponse(peers=codec.peers_to(peers))
 
     async def record_p2p_artifact(self, request: v1.RecordP2pArtifactRequest) -> v1.RecordP2pArtifactResponse:
-        await self._services.artifacts.record(*_artifact_and_node(request))
+        key, node_id = _artifact_and_node(request)
+        _check_listable(node_id)
+        await self._services.artifacts.record(key, node_id)
         return v1.RecordP2pArtifactResponse()
 
     async def forget_p2p_artifact(self, request: v1.ForgetP2pArtifactRequest) -> v1.ForgetP2pArtifactResponse:
@@ -190,6 +194,14 @@ def _report_deadline_ms() -> int | None:
     """After this the node has given up and sends another report, so this one must not be installed."""
     left = left_ms()
     return None if left is None else max(0, round(left))
+
+
+def _check_listable(node_id: str) -> None:
+    """An id that no node can have is in no list, and is told so by the text that nodes know."""
+    try:
+        clean_id("node_id", node_id)
+    except errors.InvalidRequest:
+        raise invalid("node is not in scheduler node list") from None
 
 
 def _artifact_key(
