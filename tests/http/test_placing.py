@@ -108,6 +108,17 @@ async def test_a_sandbox_request_is_read_for_its_hint(api: httpx.AsyncClient, no
     assert (await api.post("/v1/schedule", json={"request": routing})).json()["reservation"] is None
 
 
+@pytest.mark.parametrize("path", ["/v1/schedule", "/v1/explain"])
+async def test_a_placement_says_what_it_could_not_read(api: httpx.AsyncClient, node_a: str, path: str) -> None:
+    request = {"method": "POST", "path": "/sandboxes-cold", "body": {"image": "i", "cpuCount": -1}}
+    told = (await api.post("/v1/hints", json=request)).json()["warnings"]
+    answer = (await api.post(path, json={"request": request})).json()
+    assert answer["node"]["node_id"] == node_a
+    assert answer["warnings"] == told != []
+    readable = {**request, "body": {"image": "i", "cpuCount": 1}}
+    assert "warnings" not in (await api.post(path, json={"request": readable})).json()
+
+
 async def test_hint_and_request_exclude_each_other(api: httpx.AsyncClient, node_a: str) -> None:
     both = {"hint": COLD_2_CPU, "request": {"method": "POST", "path": "/sandboxes"}}
     answer = await api.post("/v1/schedule", json=both)

@@ -61,6 +61,7 @@ class DecisionAnswer(Answer):
     replayed: bool = Field(description="an earlier answer to the same key")
     degraded: bool = Field(description="no candidate was fresh: the last resort")
     reservation: ReservationAnswer | None
+    warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
 
 class NodeExplanationAnswer(Answer):
@@ -78,6 +79,7 @@ class ExplanationAnswer(Answer):
     degraded: bool
     nodes: list[NodeExplanationAnswer]
     reasons: dict[str, int]
+    warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
 
 class ReservationResultAnswer(Answer):

@@ -111,14 +111,15 @@ IdempotencyKey = Annotated[
 @router.post("/v1/schedule", response_model=DecisionAnswer, summary="Choose a node and reserve on it")
 @reach(FOR_GATEWAYS)
 async def schedule(call: Call, body: ScheduleBody | None = None, idempotency_key: IdempotencyKey = None) -> Any:
-    request = _schedule_request(call, body, idempotency_key)
-    return decision_view(await call.services.placement.schedule(request))
+    request, warnings = _schedule_request(call, body, idempotency_key)
+    return decision_view(await call.services.placement.schedule(request)) | warnings
 
 
 @router.post("/v1/explain", response_model=ExplanationAnswer, summary="Say where every node stands for a request")
 @reach(FOR_GATEWAYS)
 async def explain(call: Call, body: ScheduleBody | None = None) -> Any:
-    return explanation_view(await call.services.placement.explain(_schedule_request(call, body, None)))
+    request, warnings = _schedule_request(call, body, None)
+    return explanation_view(await call.services.placement.explain(request)) | warnings
 
 
 @router.post("/v1/hints", response_model=HintAnswer, summary="Say what a sandbox API request would be read as")
@@ -131,10 +132,14 @@ async def hints(call: Call, body: SandboxApiRequest) -> Any:
     }
 
 
-def _schedule_request(call: Call, body: ScheduleBody | None, idempotency_key: str | None) -> ScheduleRequest:
+def _schedule_request(
+    call: Call, body: ScheduleBody | None, idempotency_key: str | None
+) -> tuple[ScheduleRequest, dict[str, list[str]]]:
+    """The request, and what the answer adds to its own members: `warnings`, when something was not read."""
     body = body if body is not None else ScheduleBody()
-    return ScheduleRequest(
-        hint=_hint(call, body),
+    reading = _reading(call, body)
+    request = ScheduleRequest(
+        hint=reading.hint,
         lifecycle=Lifecycle(body.lifecycle),
         reservation_ttl_ms=None if body.reservation_ttl is None else duration_ms(body.reservation_ttl),
         exclude_nodes=tuple(body.exclude_nodes),
@@ -142,13 +147,14 @@ def _schedule_request(call: Call, body: ScheduleBody | None, idempotency_key: st
         caller=call.principal.name,
         request_id=call.request_id,
     )
+    return request, {"warnings": list(reading.warnings)} if reading.warnings else {}
 
 
-def _hint(call: Call, body: ScheduleBody) -> Hint | None:
+def _reading(call: Call, body: ScheduleBody) -> HintReading:
     if body.request is None:
-        return None if body.hint is None else body.hint.as_hint()
+        return HintReading(None if body.hint is None else body.hint.as_hint())
     if body.hint is not None:
         raise InvalidRequest(
             "hint and request exclude each other", [FieldError("request", "both", "only one of the two")]
         )
-    return body.request.read(call.services.hints).hint
+    return body.request.read(call.services.hints)
