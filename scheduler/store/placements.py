@@ -41,9 +41,7 @@ class PlacementStore:
             raise _no_nodes(reply)
         if status == "conflict":
             found = codec.reservation(reservation_id, reply[0])
-            raise Conflict(
-                f"the idempotency key belongs to a reservation that is {_why(found.state)}", reservation=found
-            )
+            raise Conflict(f"the idempotency key belongs to {_whose(found.state)}", reservation=found)
         if status == "overloaded":
             raise Overloaded("more reservations are due to expire than one call may work off; ask again")
         if status not in ("placed", "replayed"):
@@ -90,8 +88,8 @@ class PlacementStore:
             await self._runner.run("refresh_rows")
 
 
-def _why(state: str) -> str:
-    return state if state in ("cancelled", "expired") else "for another request or over"
+def _whose(state: str) -> str:
+    return f"a reservation that is {state}" if state in ("cancelled", "expired") else "another request"
 
 
 def _no_nodes(reply: list[Any]) -> NoNodes:

@@ -45,8 +45,8 @@ def assert_field_error(answer: httpx.Response, field: str) -> None:
         ({"metadata": []}, "hint.metadata"),
         ({"gpu": 1}, "hint.gpu"),
         ({"template_id": "t"}, "hint.template_id"),
-        ({"kind": "warm"}, "hint"),
-        ({"kind": None}, "hint"),
+        ({"kind": "warm"}, "hint.kind"),
+        ({"kind": None}, "hint.kind"),
         ({"locality": [str(number) for number in range(33)]}, "hint.locality"),
     ],
 )
@@ -106,6 +106,37 @@ async def test_a_bad_schedule_body_names_its_field(
     assert_field_error(await fake_api.post("/v1/schedule", json=body), field)
 
 
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (
+            {"hint": {"kind": "warm", "cpu_count": 1}},
+            {"field": "hint.kind", "found": "warm", "allowed": "one of 'cold_sandbox', 'sandbox'"},
+        ),
+        (
+            {"hint": {"cpu_count": 1}},
+            {"field": "hint.kind", "found": None, "allowed": "present: this field is required"},
+        ),
+        (
+            {"reservation_ttl": 90},
+            {"field": "reservation_ttl", "found": 90, "allowed": "a duration such as 30s, 1m30s or 500ms"},
+        ),
+        (
+            {"reservation_ttl": "0s"},
+            {"field": "reservation_ttl", "found": "0s", "allowed": "a duration above 0 and at most 24h"},
+        ),
+        (
+            {"reservation_ttl": "25h"},
+            {"field": "reservation_ttl", "found": "25h", "allowed": "a duration above 0 and at most 24h"},
+        ),
+    ],
+)
+async def test_an_error_shows_what_was_sent_and_what_could_be(
+    fake_api: httpx.AsyncClient, body: dict[str, Any], error: dict[str, Any]
+) -> None:
+    assert (await fake_api.post("/v1/schedule", json=body)).json()["errors"] == [error]
+
+
 @pytest.mark.parametrize("body", [{}, {"exclude_nodes": [f"n{number}" for number in range(64)]}])
 @pytest.mark.parametrize("ttl", ["24h", "1ns", "1.5h"])
 async def test_the_bounds_themselves_are_allowed(fake_api: httpx.AsyncClient, body: dict[str, Any], ttl: str) -> None:
@@ -122,7 +153,7 @@ async def test_an_idempotency_key_is_visible_ascii(fake_api: httpx.AsyncClient, 
     assert_field_error(answer, "Idempotency-Key")
 
 
-BAD_IDS = ["%20", "a%00b", "a%0Ab", "%7F", "a%C2%85", "x" * 256, "%C3%BC" * 128, "%FF", "%ED%A0%80"]
+BAD_IDS = ["%20", "%0a", "a%00b", "a%0Ab", "%7F", "a%C2%85", "x" * 256, "%C3%BC" * 128, "%FF", "%ED%A0%80"]
 
 
 @pytest.mark.parametrize("node_id", BAD_IDS)
@@ -131,6 +162,7 @@ async def test_an_id_in_a_path_is_text_without_control_characters(
 ) -> None:
     answer = await fake_api.put(f"/v1/nodes/{node_id}", json={"endpoint": "http://a:1"})
     assert_field_error(answer, "node_id")
+    assert answer.json()["detail"].endswith("1 to 255 bytes of text without control characters")
     assert fake.calls == []
 
 

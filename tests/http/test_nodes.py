@@ -151,6 +151,12 @@ async def test_a_delete_says_which_of_the_two_it_means(api: httpx.AsyncClient, n
     assert (await api.delete(f"/v1/nodes/{node_a}?{query}")).status_code == 422
 
 
+async def test_a_delete_without_its_instance_says_where_to_put_it(api: httpx.AsyncClient, node_a: str) -> None:
+    (error,) = (await api.delete(f"/v1/nodes/{node_a}")).json()["errors"]
+    assert error["field"] == "service_instance_id"
+    assert "query parameter" in error["allowed"]
+
+
 async def test_nodes_are_filtered_by_cluster(api: httpx.AsyncClient, node_a: str) -> None:
     await api.put("/v1/nodes/node-b", json={"endpoint": "http://b:1"})
     for cluster_id, expected in (("c1", [node_a]), ("%20c1%20", [node_a]), ("c2", []), ("", [node_a, "node-b"])):

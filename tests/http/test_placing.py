@@ -46,6 +46,7 @@ async def test_the_same_key_gives_the_same_reservation_and_another_request_is_a_
     other = await api.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 1}}, headers=key)
     assert other.status_code == 409
     assert other.json()["code"] == "conflict"
+    assert other.json()["detail"] == "the idempotency key belongs to another request"
     assert other.json()["reservation"] == first["reservation"]
 
 

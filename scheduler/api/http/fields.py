@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from scheduler.domain.duration import DURATION_FORM, parse_duration_ms
 from scheduler.domain.limits import (
@@ -66,9 +66,9 @@ def duration_ms(text: str) -> int:
     return parse_duration_ms(text)
 
 
-def _duration(value: str) -> str:
+def _duration(value: Any) -> Any:
     try:
-        duration_ms(value)
+        duration_ms(value if isinstance(value, str) else "")
     except ValueError:
         raise ValueError(DURATION_FORM) from None
     return value
@@ -77,7 +77,7 @@ def _duration(value: str) -> str:
 # Kept as text until the endpoint asks for its milliseconds, so that the document shows what is sent.
 Duration = Annotated[
     str,
-    AfterValidator(_duration),
+    BeforeValidator(_duration),  # before, so that 90 is told to be no duration rather than no text
     _documented(format="duration-go", examples=["30s", "1m30s", "10m"]),
 ]
 

@@ -28,7 +28,6 @@ _ALLOWED = {
     "model_type": "an object",
     "model_attributes_type": "an object",
     "invalid_key": "an object whose keys are text",
-    "union_tag_not_found": "an object with its kind",
 }
 
 
@@ -48,11 +47,17 @@ def invalid_parameter(name: str, error: ValidationError) -> InvalidRequest:
 
 def _invalid(details: list[ErrorDetails], root: str = "") -> InvalidRequest:
     fields = [
-        FieldError(_path(detail["loc"], root), _found(detail), _allowed(detail)) for detail in details[:ERRORS_SHOWN]
+        FieldError(_path(detail["loc"] + _step_inside(detail), root), _found(detail), _allowed(detail))
+        for detail in details[:ERRORS_SHOWN]
     ]
     more = f" and {len(details) - ERRORS_SHOWN} more" if len(details) > ERRORS_SHOWN else ""
     summary = ", ".join(dict.fromkeys(field.field for field in fields))
     return InvalidRequest(f"not valid: {summary}{more}", fields)
+
+
+def _step_inside(detail: ErrorDetails) -> tuple[str, ...]:
+    """What is wrong with a union is the member that tells its kinds apart."""
+    return (detail["ctx"]["discriminator"].strip("'"),) if detail["type"].startswith("union_tag_") else ()
 
 
 def _path(location: tuple[int | str, ...], root: str) -> str:
@@ -62,12 +67,19 @@ def _path(location: tuple[int | str, ...], root: str) -> str:
 
 
 def _found(detail: ErrorDetails) -> Any:
-    return None if detail["type"] == "missing" else shown(detail["input"])
+    if detail["type"] in {"missing", "union_tag_not_found"}:
+        return None
+    found = detail["input"]
+    for step in _step_inside(detail):
+        found = found[step]
+    return shown(found)
 
 
 def _allowed(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     match kind:
+        case "union_tag_not_found":
+            return _ALLOWED["missing"]
         case "greater_than_equal":
             return f"at least {context['ge']}"
         case "greater_than":

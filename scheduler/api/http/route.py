@@ -41,7 +41,7 @@ from scheduler.domain.duration import DURATION_FORM
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
 from scheduler.service import Services
-from scheduler.service.checks import ID_FORM, refuse, shown
+from scheduler.service.checks import ID_FORM, clean_id, refuse, shown
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 TIMEOUT_HEADER = "x-request-timeout"
@@ -254,8 +254,8 @@ def _value(parameter: _Parameter, text: str) -> Any:
 
 
 def _path_text(name: str, raw: str) -> str:
-    """A path segment as text. It reaches us still escaped, so that an id may hold a slash."""
+    """A path segment as the id it is. It reaches us still escaped, so that an id may hold a slash."""
     try:
-        return unquote(raw, errors="strict") if "%" in raw else raw
+        return clean_id(name, unquote(raw, errors="strict") if "%" in raw else raw)
     except UnicodeDecodeError:
         raise refuse(name, raw, ID_FORM) from None

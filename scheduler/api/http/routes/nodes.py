@@ -86,7 +86,9 @@ async def delete_node(
             raise InvalidRequest.field("service_instance_id", service_instance_id, "absent when remove is true")
         await call.services.nodes.remove(node_id)
     elif service_instance_id is None:
-        raise InvalidRequest.field("service_instance_id", None, "present, unless remove is true")
+        raise InvalidRequest.field(
+            "service_instance_id", None, "present as a query parameter, unless remove=true is one"
+        )
     else:
         await call.services.nodes.unregister(node_id, service_instance_id)
     return {"node_id": trim(node_id), "removed": remove}
