@@ -17,9 +17,9 @@ from scheduler.api.http.views import group_view, node_view, reservation_view
 from scheduler.config import kinds
 from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.domain.sandbox import PlacementGroup
-from scheduler.errors import ConfigurationError
+from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.inspection import pages, tables
-from scheduler.inspection.one_node import look_at_node
+from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.inspection.recount import check as check_ledger
 from scheduler.inspection.shapes import look_at_shapes
 from scheduler.inspection.story import tell_story
@@ -51,8 +51,10 @@ def nodes(
 
     async def look(ledger: Ledger) -> None:
         found = await ledger.nodes.list()
+        held = await capacities(ledger, [node.node_id for node in found])
         now_ms = await server_now_ms(ledger)
-        _show(tables.nodes_table(found, now_ms), {"nodes": [node_view(node) for node in found]}, as_json)
+        plain = {"nodes": [node_view(node) | _capacity(held[node.node_id]) for node in found]}
+        _show(tables.nodes_table(found, held, now_ms) if found else ["no nodes"], plain, as_json)
 
     with_ledger(Where(redis_addr, domain, config), look)
 
@@ -71,8 +73,7 @@ def node(
         found = await look_at_node(ledger, node_id)
         plain = {
             "node": node_view(found.node),
-            "cpu_capacity": found.cpu_capacity,
-            "memory_capacity_bytes": found.memory_capacity_bytes,
+            **_capacity(found.capacity),
             "limit_exceeded": found.limit_exceeded,
             "sandboxes_listed": found.listed,
             "sandboxes_awaited": found.awaited,
@@ -104,8 +105,10 @@ def reservations(
     async def look(ledger: Ledger) -> None:
         now_ms = await server_now_ms(ledger)
         found, more = await _reservations(ledger, node_id, state, now_ms - minimum_age_ms, limit)
+        filtered = node_id or state or older_than
+        nothing = "no reservations like that" if filtered else "no reservations"
         plain = {"reservations": [_reservation(reservation) for reservation in found], "more": more}
-        _show(tables.reservations_table(found, now_ms), plain, as_json)
+        _show(tables.reservations_table(found, now_ms) if found else [nothing], plain, as_json)
         if more and not as_json:
             typer.echo(f"… and more; --limit {limit} was reached", err=True)
 
@@ -148,7 +151,7 @@ def shapes(
     async def look(ledger: Ledger) -> None:
         found = await look_at_shapes(ledger)
         plain = {"shapes": [asdict(shape) for shape in found]}
-        _show(tables.shapes_table(found, await server_now_ms(ledger)), plain, as_json)
+        _show(tables.shapes_table(found, await server_now_ms(ledger)) if found else ["no shapes"], plain, as_json)
 
     with_ledger(Where(redis_addr, domain, config), look)
 
@@ -166,7 +169,7 @@ def groups(
     async def look(ledger: Ledger) -> None:
         total, found = await _groups(ledger, limit)
         plain = {"total": total, "groups": [group_view(group) for group in found]}
-        _show(tables.groups_table(found, await server_now_ms(ledger)), plain, as_json)
+        _show(tables.groups_table(found, await server_now_ms(ledger)) if found else ["no open groups"], plain, as_json)
         if len(found) < total and not as_json:
             typer.echo(f"… {total - len(found):,} more are open", err=True)
 
@@ -177,8 +180,14 @@ def groups(
 def check(
     redis_addr: RedisAddress = None, domain: Domain = None, config: ConfigFile = None, as_json: AsJson = False
 ) -> None:
-    """Count the whole ledger anew; exit status 1 when something does not add up. Right under load, writes nothing."""
-    report = with_ledger(Where(redis_addr, domain, config), check_ledger)
+    """Count the whole ledger anew. Right under load, writes nothing.
+
+    Exit status: 0 all of it adds up, 1 something does not, 2 it could not be looked at."""
+    try:
+        report = with_ledger(Where(redis_addr, domain, config), check_ledger)
+    except SchedulerError as error:
+        typer.echo(f"agentenv-scheduler: {error.detail}", err=True)
+        raise typer.Exit(2) from error
     plain = {
         "ok": report.ok,
         "violations": [str(violation) for violation in report.violations],
@@ -213,6 +222,10 @@ async def _groups(ledger: Ledger, limit: int) -> tuple[int, list[PlacementGroup]
         found += page
         if cursor is None or len(found) >= limit:
             return total, found
+
+
+def _capacity(capacity: Capacity) -> dict[str, int | None]:
+    return {"cpu_capacity": capacity.cpu_count, "memory_capacity_bytes": capacity.memory_bytes}
 
 
 def _reservation(reservation: Reservation) -> dict[str, Any]:

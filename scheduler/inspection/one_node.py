@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.domain.node import Node
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import NotFound
+from scheduler.inspection.walks import in_slices
 from scheduler.store import codec
 from scheduler.store.ledger import Ledger
 
 RESERVATIONS_SHOWN = 1000
+NODES_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Effective, after overcommit: what placing goes by. None where it is not known."""
+
+    cpu_count: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLook:
-    """`cpu_capacity` and `memory_capacity_bytes` are effective, after overcommit; None when not known. `open` are the
-    reservations that count as pending, oldest first, at most RESERVATIONS_SHOWN of `open_count`. `listed`: sandboxes in
-    the node's last roster; `awaited`: bound to the node and not in a roster yet. `acknowledged`: reservations that
-    counters settled and no event has named."""
+    """`open` are the reservations that count as pending, oldest first, at most RESERVATIONS_SHOWN of `open_count`.
+    `listed`: sandboxes in the node's last roster; `awaited`: bound to the node and not in a roster yet.
+    `acknowledged`: reservations that counters settled and no event has named."""
 
     node: Node
-    cpu_capacity: int | None
-    memory_capacity_bytes: int | None
+    capacity: Capacity
     limit_exceeded: str | None
     listed: int
     awaited: int
@@ -46,11 +55,9 @@ async def look_at_node(ledger: Ledger, node_id: str) -> NodeLook:
             ("ZRANGE", keys.node_reservations(node_id), 0, RESERVATIONS_SHOWN - 1),
         ]
     )
-    _, cpu, memory, *_ = codec.text(row).split(",") if row else ("", "-1", "-1")
     return NodeLook(
         node,
-        _known(cpu),
-        _known(memory),
+        _capacity(row),
         codec.text(over_limit) or None,
         int(listed),
         int(awaited),
@@ -58,6 +65,23 @@ async def look_at_node(ledger: Ledger, node_id: str) -> NodeLook:
         int(open_count),
         await _reservations(ledger, [codec.text(reservation_id) for reservation_id in ids]),
     )
+
+
+async def capacities(ledger: Ledger, node_ids: Sequence[str]) -> dict[str, Capacity]:
+    """Of each of these nodes."""
+    found: dict[str, Capacity] = {}
+    for some in in_slices(node_ids, NODES_AT_ONCE):
+        rows = await ledger.client.command("HMGET", ledger.keys.loads, *some)
+        found |= {node_id: _capacity(row) for node_id, row in zip(some, rows, strict=True)}
+    return found
+
+
+def _capacity(row: bytes | None) -> Capacity:
+    """From a node's row, which starts with its pool and what it holds of each."""
+    if row is None:
+        return Capacity()
+    _, cpu, memory, *_ = codec.text(row).split(",")
+    return Capacity(_known(cpu), _known(memory))
 
 
 def _known(capacity: str) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from scheduler.inspection.one_node import NodeLook
 from scheduler.inspection.recount import Report
 from scheduler.inspection.story import UNSETTLED, Story
-from scheduler.inspection.tables import NONE, age, instant, size
+from scheduler.inspection.tables import NONE, age, counted, instant, size
 
 
 def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:
@@ -25,14 +25,16 @@ def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:
         f"{snapshot.paused_sandbox_count} paused"
     )
     yield from _dimension(
-        "CPUs", snapshot.allocated_cpu, snapshot.paused_allocated_cpu, pending.cpu_count, look.cpu_capacity
+        "CPUs",
+        (snapshot.allocated_cpu, snapshot.paused_allocated_cpu, pending.cpu_count),
+        look.capacity.cpu_count,
+        snapshot.cpu_count,
     )
     yield from _dimension(
         "memory",
-        snapshot.allocated_memory_bytes,
-        snapshot.paused_allocated_memory_bytes,
-        pending.memory_bytes,
-        look.memory_capacity_bytes,
+        (snapshot.allocated_memory_bytes, snapshot.paused_allocated_memory_bytes, pending.memory_bytes),
+        look.capacity.memory_bytes,
+        snapshot.memory_total_bytes,
     )
     pressure = NONE if node.pressure.highest is None else f"{node.pressure.highest:.4f}"
     yield f"  pressure     {pressure}"
@@ -40,27 +42,32 @@ def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:
         yield f"  over limit   {look.limit_exceeded}"
     yield f"  sandboxes    {look.listed} in its last roster, {look.awaited} awaited"
     if look.acknowledged:
-        yield f"  unnamed      {look.acknowledged} reservations that counters settled and no event has named"
-    yield f"  open         {look.open_count} reservations, counted as pending:"
+        yield f"  unnamed      {counted(look.acknowledged, 'reservation')} that counters settled and no event has named"
+    yield f"  open         {counted(look.open_count, 'reservation')}, counted as pending:"
     for reservation in look.open:
+        held = f"{counted(reservation.held_cpu_count, 'CPU')}, {size(reservation.held_memory_bytes)}"
         yield (
-            f"    {reservation.reservation_id}  {reservation.state.value}, {reservation.held_cpu_count} CPUs, "
-            f"{size(reservation.held_memory_bytes)}, {age(now_ms - reservation.created_at_ms)} old, "
+            f"    {reservation.reservation_id}  {reservation.state.value}, {held}, "
+            f"{age(now_ms - reservation.created_at_ms)} old, "
             f"{age(reservation.expires_at_ms - now_ms)} left{_sandbox(reservation.sandbox_id)}"
         )
 
 
-def _dimension(name: str, active: int, paused: int, pending: int, capacity: int | None) -> Iterator[str]:
+def _dimension(name: str, parts: tuple[int, int, int], capacity: int | None, advertised: int) -> Iterator[str]:
+    """`parts` are active, paused and pending; what the node advertises is told where overcommit makes it another."""
+
     def shown(amount: int) -> str:
         return f"{amount:,}" if name == "CPUs" else size(amount)
 
-    load = active + paused + pending
-    parts = f"{shown(active)} active + {shown(paused)} paused + {shown(pending)} pending = {shown(load)}"
+    active, paused, pending = parts
+    load = sum(parts)
+    total = f"{shown(active)} active + {shown(paused)} paused + {shown(pending)} pending = {shown(load)}"
     if capacity is None:
-        yield f"  {name:<12} {parts}, capacity not known"
+        yield f"  {name:<12} {total}, capacity not known"
     else:
         left = f"{shown(capacity - load)} left" if load < capacity else "full"
-        yield f"  {name:<12} {parts} of {shown(capacity)}, {left}"
+        also = "" if advertised == capacity else f" (advertised {shown(advertised)})"
+        yield f"  {name:<12} {total} of {shown(capacity)}{also}, {left}"
 
 
 def _sandbox(sandbox_id: str | None) -> str:
@@ -70,14 +77,15 @@ def _sandbox(sandbox_id: str | None) -> str:
 def story_page(story: Story, now_ms: int) -> Iterator[str]:
     reservation, fields = story.reservation, story.fields
     memory = size(reservation.memory_bytes) if reservation.memory_bytes else "memory not stated"
-    stated = f"{reservation.cpu_count or '?'} CPUs, {memory}"
+    cpus = counted(reservation.cpu_count, "CPU") if reservation.cpu_count else "? CPUs"
+    stated = f"{cpus}, {memory}"
     orphaned = ", orphaned" if reservation.orphaned else ""
     yield f"reservation {reservation.reservation_id}: {reservation.state.value}{orphaned}"
     yield f"  asked for    {stated}, lifecycle {reservation.lifecycle.value}" + _template(fields.get("template_id"))
     if reservation.state in UNSETTLED:
         held = (
-            f"{reservation.held_cpu_count} CPUs, {size(reservation.held_memory_bytes)}, "
-            f"{reservation.held_sandbox_count} sandbox on node {reservation.node_id}"
+            f"{counted(reservation.held_cpu_count, 'CPU')}, {size(reservation.held_memory_bytes)}, "
+            f"{counted(reservation.held_sandbox_count, 'sandbox', 'sandboxes')} on node {reservation.node_id}"
         )
         yield f"  holds        {held}, {age(reservation.expires_at_ms - now_ms)} left"
     for moment in story.moments:
@@ -86,7 +94,7 @@ def story_page(story: Story, now_ms: int) -> Iterator[str]:
         group = story.group
         state = "counted" if group.counted else "given back"
         yield (
-            f"  group        {group.key}: {group.cpu_count} CPUs and {group.memory_mb} MiB, {state}; "
+            f"  group        {group.key}: {counted(group.cpu_count, 'CPU')} and {group.memory_mb} MiB, {state}; "
             f"that group is {'still open' if group.open else 'closed'}"
         )
     if reservation.sandbox_id:
@@ -100,11 +108,12 @@ def _template(template_id: str | None) -> str:
 
 
 def check_page(report: Report) -> Iterator[str]:
-    looked = ", ".join(f"{count:,} {what}" for what, count in report.looked_at.items())
+    looked = ", ".join(counted(count, what.removesuffix("s"), what) for what, count in report.looked_at.items())
     yield f"looked at {looked}"
     if report.ok:
         yield "all of it adds up"
     for violation in report.violations:
         yield f"  {violation}"
     if not report.ok:
-        yield f"{len(report.violations):,} things do not add up; each was found twice"
+        things = counted(len(report.violations), "thing does", "things do")
+        yield f"{things} not add up; each was found twice"

@@ -39,7 +39,7 @@ _SIGHTINGS = ("seen", "silent")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`violations` held up on a second look. `looked_at` counts what was judged."""
+    """`violations` held up on a second look. `looked_at` counts things, each once however often it was judged."""
 
     violations: tuple[Finding, ...] = ()
     looked_at: dict[str, int] = field(default_factory=dict)
@@ -84,13 +84,12 @@ class Look:
         await self._templates()
         await self._artifacts()
         await self._shapes()
-        await self._judge("totals", "recount_totals", self._clusters())
+        await self._judge("recount_totals", self._clusters())
         return self._found
 
-    async def _judge(self, what: str, script: str, arguments: Sequence[str], judged: int = 1) -> str:
+    async def _judge(self, script: str, arguments: Sequence[str]) -> str:
         """Runs one recount script, keeps what it found, and gives its status."""
         status, reply = await self._ledger.runner.run(script, *arguments)
-        self.looked_at[what] += judged
         if status == "recounted":
             self._found += findings_in(reply)
         return status
@@ -129,8 +128,9 @@ class Look:
         for name in (*_NODE_LISTS, *_SIGHTINGS):
             node_ids.update([node_id async for node_id in self._members("ZSCAN", name)])
         node_ids.update([node_id async for node_id in self._members("HSCAN", "loads")])
+        self.looked_at["nodes"] = len(node_ids)
         for node_id in sorted(node_ids):
-            await self._judge("nodes", "recount_node", [node_id])
+            await self._judge("recount_node", [node_id])
 
     def _members(self, command: str, name: str) -> AsyncIterator[str]:
         return members_of(self._ledger, command, self._ledger.keys.named(name))
@@ -139,21 +139,24 @@ class Look:
         ids = dict.fromkeys(self._ids("reservation:{}"))
         for name in ("reservations", "expiry", "finished"):
             ids |= dict.fromkeys([reservation_id async for reservation_id in self._members("ZSCAN", name)])
+        self.looked_at["reservations"] = len(ids)
         for some in in_slices(ids, RESERVATIONS_AT_ONCE):
-            await self._judge("reservations", "recount_reservations", some, len(some))
+            await self._judge("recount_reservations", some)
 
     async def _bindings(self) -> None:
+        # A pair for everyone who names the sandbox: several are one binding.
         pairs = [("", sandbox_id) async for sandbox_id in self._members("HSCAN", "bindings")]
+        self.looked_at["bindings"] = len(set(pairs))
         pairs += [("", sandbox_id) async for sandbox_id in self._members("ZSCAN", "assigned")]
         for kind, command in (("node:{}:sandboxes", "SSCAN"), ("node:{}:assigned", "ZSCAN")):
             for found in self._keys[kind]:
                 listed = members_of(self._ledger, command, found.key)
                 pairs += [(found.identity, sandbox_id) async for sandbox_id in listed]
-        await self._judge_pairs("bindings", "recount_bindings", pairs, BINDINGS_AT_ONCE)
+        await self._judge_pairs("recount_bindings", dict.fromkeys(pairs), BINDINGS_AT_ONCE)
 
-    async def _judge_pairs(self, what: str, script: str, pairs: Iterable[tuple[str, str]], at_once: int) -> None:
+    async def _judge_pairs(self, script: str, pairs: Iterable[tuple[str, str]], at_once: int) -> None:
         for some in in_slices(pairs, at_once):
-            await self._judge(what, script, [part for pair in some for part in pair], len(some))
+            await self._judge(script, [part for pair in some for part in pair])
 
     async def _templates(self) -> None:
         keys, client = self._ledger.keys, self._ledger.client
@@ -169,26 +172,28 @@ class Look:
         pairs += [("", artifact) async for artifact in self._members("ZSCAN", "artifacts")]
         for found in self._keys["node:{}:artifacts"]:
             pairs += [(found.identity, artifact) async for artifact in members_of(self._ledger, "SSCAN", found.key)]
-        await self._judge_pairs("artifacts", "recount_artifacts", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
+        self.looked_at["artifacts"] = len({artifact for _, artifact in pairs})
+        await self._judge_pairs("recount_artifacts", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
 
     async def _shapes(self) -> None:
         node_ids = sorted([node_id async for node_id in self._members("ZSCAN", "nodes")], key=str.encode)
         starts = ["", *node_ids[SLICE - 1 :: SLICE]]
-        async for shape in self._members("HSCAN", "shapes"):
+        shapes = dict.fromkeys([shape async for shape in self._members("HSCAN", "shapes")])
+        self.looked_at["shapes"] = len(shapes)
+        for shape in shapes:
             for after in starts:
-                if await self._judge("shapes", "recount_shape", [shape, after]) == "unfinished":
+                if await self._judge("recount_shape", [shape, after]) == "unfinished":
                     break
 
     async def _groups(self) -> None:
         names = [key async for key in self._members("HSCAN", "groups")]
         names += [key async for key in self._members("ZSCAN", "groups:recent")]
-        if not names:
-            return
+        self.looked_at["groups"] = len(set(names))
         charges = _Charges(self._ledger)
         for name in dict.fromkeys(names):
             for _ in range(GROUP_ATTEMPTS):
                 await charges.read_on()
-                if await self._judge("groups", "recount_group", [name, *charges.of(name)]) != "moved":
+                if await self._judge("recount_group", [name, *charges.of(name)]) != "moved":
                     break
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.table import Table
@@ -11,6 +11,7 @@ from scheduler.domain.duration import format_duration
 from scheduler.domain.node import Node
 from scheduler.domain.reservation import Reservation
 from scheduler.domain.sandbox import PlacementGroup
+from scheduler.inspection.one_node import Capacity
 from scheduler.inspection.shapes import ShapeLook
 
 NONE = "–"
@@ -18,19 +19,20 @@ BAR_CELLS = 10
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def nodes_table(nodes: Sequence[Node], now_ms: int) -> Table:
+def nodes_table(nodes: Sequence[Node], capacities: Mapping[str, Capacity], now_ms: int) -> Table:
+    """`CPUs` and `memory` are allocated, paused included, of what the node has after overcommit."""
     table = _table("node", "status", "pressure", "running", "CPUs", "memory", "pending", "seen", "not chosen for")
     for node in nodes:
-        snapshot, pending = node.snapshot, node.pending
+        snapshot, pending, capacity = node.snapshot, node.pending, capacities[node.node_id]
         allocated = snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes
         table.add_row(
             node.node_id,
             node.status.value,
             NONE if node.pressure.highest is None else f"{node.pressure.highest:.4f}",
             str(snapshot.sandbox_count),
-            f"{snapshot.allocated_cpu + snapshot.paused_allocated_cpu} of {snapshot.cpu_count or '?'}",
-            f"{size(allocated)} of {size(snapshot.memory_total_bytes) if snapshot.memory_total_bytes else '?'}",
-            f"{pending.sandbox_count}: {pending.cpu_count} CPUs, {size(pending.memory_bytes)}",
+            f"{snapshot.allocated_cpu + snapshot.paused_allocated_cpu} of {_known(capacity.cpu_count, str)}",
+            f"{size(allocated)} of {_known(capacity.memory_bytes, size)}",
+            f"{pending.sandbox_count}: {counted(pending.cpu_count, 'CPU')}, {size(pending.memory_bytes)}",
             "never" if node.last_seen_ms is None else age(now_ms - node.last_seen_ms),
             node.ineligible_reason or "",
         )
@@ -104,10 +106,19 @@ def size(count: int) -> str:
     return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 CPU`, `2,000 CPUs`; `many` where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
 def instant(at_ms: int) -> str:
     """`2026-01-31 12:00:00.125 UTC`."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{at_ms % 1000:03d} UTC"
+
+
+def _known(capacity: int | None, shown: Callable[[int], str]) -> str:
+    return "?" if capacity is None else shown(capacity)
 
 
 def _table(first: str, *columns: str) -> Table:

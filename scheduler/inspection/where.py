@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from scheduler.config import load_settings
-from scheduler.errors import ConfigurationError
+from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.replica.process import store_options
 from scheduler.store.ledger import Ledger, open_ledger
+from scheduler.store.runner import NEVER_OPENED
 
 T = TypeVar("T")
 
@@ -26,7 +27,8 @@ class Where:
 
 
 def with_ledger(where: Where, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    """What `work` makes of that ledger. Raises ConfigurationError for one that lives inside another process."""
+    """What `work` makes of that ledger. Raises ConfigurationError for one that lives inside another process,
+    StoreUnavailable for one that cannot be reached or that no replica has opened yet."""
     options: dict[str, object] = {"redis_addr": where.redis_addr, "domain": where.domain}
     store = load_settings(config_file=where.config_file, options=options).store
     if store.is_embedded:
@@ -38,6 +40,8 @@ def with_ledger(where: Where, work: Callable[[Ledger], Awaitable[T]]) -> T:
         ledger = await open_ledger(store.redis_addr, domain=store.domain, options=store_options(store))
         try:
             await ledger.client.check_server()
+            if await ledger.client.command("HGET", ledger.keys.settings, "epoch") is None:
+                raise StoreUnavailable(NEVER_OPENED)
             return await work(ledger)
         finally:
             await ledger.close()

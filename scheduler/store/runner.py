@@ -13,6 +13,8 @@ from scheduler.store.keys import Keys
 Clock = Callable[[], int | None]
 """Virtual milliseconds for tests; None means the server's own clock."""
 
+NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
+
 
 def server_clock() -> int | None:
     return None
@@ -49,7 +51,7 @@ class Runner:
         )
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":
-            raise StoreUnavailable("the ledger holds no settings yet; a replica writes them when it starts")
+            raise StoreUnavailable(NEVER_OPENED)
         return status, list(reply[1:])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from scheduler.inspection.tables import age, bar, size
 from scheduler.store.ledger import open_ledger
 from tests.inspection.busy import SETTINGS, Busy, make_busy
 from tests.support.backends import put_settings
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, free_port
 
 DOMAIN = "inspected"
 
@@ -64,7 +65,7 @@ def test_nodes_show_what_is_pending_and_why_one_is_not_chosen(inspect: Inspect, 
     assert nodes[busy.node("pending")]["pending"]["cpu_count"] == 1
     table = inspect("nodes")
     assert "drained  lingering" in table
-    assert "1: 1 CPUs, 1 GiB" in table
+    assert "1: 1 CPU, 1 GiB" in table
 
 
 def test_a_node_tells_how_full_it_is_and_of_what(inspect: Inspect, busy: Busy) -> None:
@@ -74,6 +75,22 @@ def test_a_node_tells_how_full_it_is_and_of_what(inspect: Inspect, busy: Busy) -
     found = inspect.json("node", busy.node("pending"))
     assert found["cpu_capacity"] == 64
     assert [entry["reservation_id"] for entry in found["open"]] == [busy.id("pending")]
+
+
+def test_both_views_of_a_node_go_by_what_it_has_after_overcommit(inspect: Inspect, busy: Busy) -> None:
+    async def overcommit() -> None:
+        ledger = await open_ledger(inspect.server.address, domain=DOMAIN)
+        await ledger.settings.put(replace(SETTINGS, overcommit_cpu=2000, revision=SETTINGS.revision + 1), "replica")
+        while await ledger.settings.refresh():
+            pass
+        await ledger.close()
+
+    asyncio.run(overcommit())
+    node_id = busy.node("pending")
+    assert "0 of 128  0 B of 64 GiB" in inspect("nodes")
+    assert "= 1 of 128 (advertised 64), 127 left" in inspect("node", node_id)
+    listed = {node["node_id"]: node["cpu_capacity"] for node in inspect.json("nodes")["nodes"]}
+    assert listed[node_id] == inspect.json("node", node_id)["cpu_capacity"] == 128
 
 
 def test_reservations_are_filtered_by_node_state_and_age(inspect: Inspect, busy: Busy) -> None:
@@ -166,10 +183,41 @@ def test_what_does_not_add_up_ends_with_status_1(inspect: Inspect, busy: Busy, r
     assert "2 things do not add up" in inspect("check")
 
 
-def test_a_ledger_that_was_never_opened_is_told_as_such(inspect: Inspect) -> None:
-    inspect("check")
+@pytest.mark.parametrize("what", ["nodes", "groups", "shapes", "reservations"])
+def test_a_ledger_that_was_never_opened_is_told_as_such(what: str, inspect: Inspect) -> None:
+    assert inspect(what) == ""
     assert inspect.status == 1
     assert "holds no settings yet" in inspect.errors
+
+
+def test_a_check_that_could_not_look_ends_with_status_2(inspect: Inspect, capsys: pytest.CaptureFixture[str]) -> None:
+    inspect("check")
+    assert (inspect.status, "holds no settings yet" in inspect.errors) == (2, True)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["inspect", "check", "--redis-addr", f"127.0.0.1:{free_port()}"])
+    assert end.value.code == 2
+    assert "127.0.0.1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["groups"], "no open groups\n"),
+        (["reservations"], "no reservations\n"),
+        (["reservations", "--state", "pending"], "no reservations like that\n"),
+        (["shapes"], "no shapes\n"),
+        (["nodes"], "no nodes\n"),
+    ],
+)
+def test_an_empty_list_is_told_in_words(arguments: list[str], told: str, inspect: Inspect) -> None:
+    async def open_one() -> None:
+        ledger = await open_ledger(inspect.server.address, domain=DOMAIN)
+        await put_settings(ledger, SETTINGS)
+        await ledger.close()
+
+    asyncio.run(open_one())
+    assert inspect(*arguments) == told
+    assert inspect.status == 0
 
 
 def test_the_embedded_ledger_cannot_be_looked_into(capsys: pytest.CaptureFixture[str]) -> None:

@@ -229,7 +229,15 @@ async def test_a_ledger_in_which_everything_has_happened_adds_up(ledger: Ledger,
     report = await check(ledger)
     assert report.ok
     assert report.violations == ()
-    assert all(report.looked_at[what] > 0 for what in ("keys", "nodes", "reservations", "bindings", "groups", "shapes"))
+
+
+async def test_each_thing_counts_once_however_many_name_it(ledger: Ledger, busy: Busy) -> None:
+    keys = ledger.keys
+    counted = (("HLEN", "bindings"), ("HLEN", "groups"), ("HLEN", "shapes"), ("ZCARD", "artifacts"))
+    expected = {name: int(await ledger.client.command(count, keys.named(name))) for count, name in counted}
+    assert all(expected.values())
+    looked_at = (await check(ledger)).looked_at
+    assert {name: looked_at[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("case", BREAKS)
