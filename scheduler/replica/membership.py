@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.config import DiscoverySettings
+from scheduler.domain.limits import PAGE_MAX
 from scheduler.domain.node import DiscoveryState, NodeAddress
+from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import NotFound
+from scheduler.errors import Conflict, NotFound
 from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SIGN_OF_LIFE_TTL_MS = 10_000
-_SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes takes at most one twentieth of the time
+_SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes and templates takes at most one twentieth of the time
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Membership:
         self._signs: LedgerSigns | None = None
         self._recovering = False
         self._discovered: Mapping[str, tuple[str, DiscoveryState]] = {}
+        self._declared: Mapping[str, Template] = {}
         self._remember_after = 0.0
 
     @property
@@ -76,18 +79,19 @@ class Membership:
                 await self._join()
 
     async def remember_discovery(self) -> None:
-        """Keep what discovery lists, so that a ledger that lost it can be told. Does nothing before its time."""
+        """Keep what discovery lists and which templates were declared, so that a ledger that lost them can
+        be told. Does nothing before its time."""
         identity, started = self._identity, time.monotonic()
         if identity is None or started < self._remember_after:
             return
         told = dict(self._ledger.nodes.told)
-        nodes = await self._ledger.nodes.list()
+        nodes, declared = await self._ledger.nodes.list(), await self._declared_templates()
         # What was just read may already be the remains of a lost ledger; then the memory is the better one.
         if await self._identify() == identity:
             discovered = {node.node_id: (node.endpoint, node.discovery) for node in nodes}
             if discovered != self._discovered:
                 log.debug("discovery remembered", nodes=len(discovered))
-            self._discovered = discovered
+            self._discovered, self._declared = discovered, declared
             for node_id, change in told.items():
                 if self._ledger.nodes.told.get(node_id) is change:
                     self._ledger.nodes.told.pop(node_id, None)  # the list that was just read has it
@@ -140,12 +144,32 @@ class Membership:
             for node_id, known in {**self._discovered, **self._ledger.nodes.told}.items():
                 if known is not None:
                     await self._ledger.nodes.set(node_id, *known, recovering=True)
+            await self._put_back_templates()
         for address in self._configured:
             state = await self._state_to_set(address)
             if state is not None:
                 await self._ledger.nodes.set(address.node_id, address.endpoint, state, recovering=self._recovering)
         for template in self._settings.templates.values():
             await self._ledger.templates.put(template)
+
+    async def _put_back_templates(self) -> None:
+        """Those the ledger no longer has; what it has may be newer than the memory."""
+        kept = await self._declared_templates() if self._declared else {}
+        for template_id in self._declared.keys() - kept.keys():
+            try:
+                await self._ledger.templates.put(self._declared[template_id])
+            except Conflict as full:  # of templates it learned since: no reason to stay apart
+                log.warning("a template could not be put back", template_id=template_id, detail=full.detail)
+
+    async def _declared_templates(self) -> dict[str, Template]:
+        """Learned ones are left out: nodes teach them again."""
+        declared: dict[str, Template] = {}
+        page, cursor = await self._ledger.templates.list(PAGE_MAX)
+        while True:
+            declared |= {template.template_id: template for template in page if template.source == "declared"}
+            if cursor is None:
+                return declared
+            page, cursor = await self._ledger.templates.list(PAGE_MAX, cursor)
 
     async def _state_to_set(self, address: NodeAddress) -> DiscoveryState | None:
         """None: the ledger lists the node just so. A node that somebody drains keeps draining."""

@@ -165,6 +165,27 @@ async def test_a_rebuilt_ledger_is_no_longer_said_to_be_rebuilding(members: Memb
         assert not (await each.settings_shown())["rebuilding"]
 
 
+async def test_templates_declared_to_the_ledger_come_back_and_do_not_undo_what_was_said_since(
+    members: Members,
+) -> None:
+    member = await members.new("one", templates={"configured": Template("configured", 1, 1024)})
+    await member.step()
+    for template_id in ("base", "large"):
+        await member.ledger.templates.put(Template(template_id, 2, 4096))
+    await member.membership.remember_discovery()
+    await members.empty_the_ledger()
+    other = await members.new("two")
+    await other.step()
+    await other.ledger.templates.put(Template("large", 8, 16_384))
+    await member.step()
+    found, _ = await member.ledger.templates.list()
+    assert set(found) == {
+        Template("base", 2, 4096),
+        Template("configured", 1, 1024),
+        Template("large", 8, 16_384),
+    }
+
+
 async def test_the_memory_survives_that_another_replica_was_quicker_to_make_the_ledger_anew(members: Members) -> None:
     member, other = await members.new("one"), await members.new("two")
     await member.step()
