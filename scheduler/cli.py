@@ -20,7 +20,6 @@ from scheduler.errors import ConfigurationError, SchedulerError
 
 app = typer.Typer(
     name="agentenv-scheduler",
-    help="A Redis-backed distributed scheduler for AgentENV clusters.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,6 +28,22 @@ app = typer.Typer(
 )
 lua_app = typer.Typer(no_args_is_help=True, help="The scripts that decide, as Redis gets them.")
 app.add_typer(lua_app, name="lua")
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"agentenv-scheduler {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def agentenv_scheduler(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """A Redis-backed distributed scheduler for AgentENV clusters."""
+
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="JSON or TOML; AgentENV's own file works as it is.")
@@ -122,7 +137,7 @@ def config(config_file: ConfigFile = None, assignments: Assignments = None, as_j
 @app.command()
 def version() -> None:
     """Say which version this is."""
-    typer.echo(f"agentenv-scheduler {__version__}")
+    _say_version(True)
 
 
 @lua_app.command("list")

@@ -22,6 +22,7 @@ from scheduler.config.sources import (
     from_document,
     from_environment,
     from_options,
+    nearest_key,
     read_file,
     suspicious_members,
 )
@@ -64,15 +65,14 @@ def load_configuration(
 
     `config_file` None takes the file that the environment names in SCHEDULER_CONFIG, if any."""
     variables = os.environ if environment is None else environment
-    unknown = sorted((options or {}).keys() - KEYS.keys())
-    if unknown:
-        raise ConfigurationError(f"there is no configuration key named {', '.join(unknown)}")
+    known = {path: value for path, value in (options or {}).items() if path in KEYS}
     file_name = config_file or variables.get(CONFIG_FILE_VARIABLE, "").strip()
     document = read_file(Path(file_name)) if file_name else {}
-    given = from_document(document, f"file {file_name}") | from_environment(variables) | from_options(options or {})
+    given = from_document(document, f"file {file_name}") | from_environment(variables) | from_options(known)
     sources = {path: found.source for path, found in given.items()}
     values, problems = _read(given)
     problems += _contradictions(values, sources)
+    problems += [_unknown(path) for path in options or () if path not in KEYS]
     if problems:
         raise _configuration_error(problems)
     return Configuration(assemble(values), values, sources, tuple(suspicious_members(document)))
@@ -90,10 +90,15 @@ def load_settings(
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
+    """`sentence` instead of the usual one, where a value is not what is wrong."""
+
     error: FieldError
     source: str
+    sentence: str | None = None
 
     def __str__(self) -> str:
+        if self.sentence is not None:
+            return self.sentence
         found = "nothing" if self.error.found is None else repr(self.error.found)[:_FOUND_LENGTH_MAX]
         return f"{self.error.field}: found {found} ({self.source}); must be {self.error.allowed}"
 
@@ -119,6 +124,13 @@ def _contradictions(values: Mapping[str, Any], sources: Mapping[str, str]) -> li
         _Problem(FieldError(path, KEYS[path].shown(values[path]), allowed), sources.get(path, "default"))
         for path, allowed in contradictions(values)
     ]
+
+
+def _unknown(path: str) -> _Problem:
+    """The value is not repeated: a misspelt redis_addr may hold a password."""
+    near = nearest_key(path)
+    sentence = f"there is no configuration key named {path}" + (f"; did you mean `{near}`?" if near else "")
+    return _Problem(FieldError(path, path, "the name of a configuration key"), "option", sentence)
 
 
 def _configuration_error(problems: Sequence[_Problem]) -> ConfigurationError:

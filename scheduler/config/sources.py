@@ -97,6 +97,12 @@ def _member(table: Mapping[str, Any], name: str) -> Any:
     return next((value for member, value in table.items() if member.casefold() == name.casefold()), None)
 
 
+def nearest_key(path: str) -> str | None:
+    """The key that whoever wrote `path` most likely meant."""
+    near = get_close_matches(path, KEYS, n=1, cutoff=0.8)
+    return near[0] if near else None
+
+
 def suspicious_members(document: Mapping[str, Any]) -> Iterator[str]:
     """A sentence for each unknown member that looks like a key misspelt or misplaced.
 

@@ -108,6 +108,17 @@ def test_a_configuration_fault_ends_with_two_and_says_what_is_allowed(capsys: py
     )
 
 
+def test_all_faults_of_the_options_are_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ("--set", "report_ttl=30", "--set", "foo.bar=hunter2", "--set", "stategy=random")
+    assert run("serve", "--strategy", "bogus", "--port", "99999", *settings) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("agentenv-scheduler: configuration: 5 faults\n")
+    assert all(f"  - {path}: found" in told for path in ("strategy", "report_ttl", "http.port"))
+    assert "  - there is no configuration key named foo.bar\n" in told
+    assert "  - there is no configuration key named stategy; did you mean `strategy`?\n" in told
+    assert "hunter2" not in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("serve", "--nonsense"), ("serve", "--set", "domain"), ("serve", "--port", "many"), ("lua", "render", "nothing")],
@@ -164,8 +175,9 @@ def test_lua_list_names_every_script(capsys: pytest.CaptureFixture[str]) -> None
     assert listed == list(ScriptLibrary.load().names)
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("version") == 0
+@pytest.mark.parametrize("asked", ["version", "--version"])
+def test_version(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(asked) == 0
     assert capsys.readouterr().out == f"agentenv-scheduler {__version__}\n"
 
 
