@@ -14,13 +14,22 @@ from scheduler.access.roles import Role
 # AgentENV's own rule for its gateway's key, so one key may serve both.
 _KEY = re.compile(r"[A-Za-z0-9._~-]{32,256}")
 
+
+def _role(text: str) -> Role:
+    if text not in list(Role):
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(Role)}", param_hint="--role")
+    return Role(text)
+
+
+GivenRole = Annotated[Role, typer.Option(parser=_role, metavar="|".join(Role), help="What the key may do.")]
+
 keys_app = typer.Typer(help="API keys: make one, hash one.", no_args_is_help=True)
 
 
 @keys_app.command("new")
 def new(
     name: Annotated[str, typer.Argument(help="The caller this key stands for; the same name again to rotate.")],
-    role: Annotated[Role, typer.Option(help="What the key may do.")] = Role.GATEWAY,
+    role: GivenRole = Role.GATEWAY,
     node_id: Annotated[str | None, typer.Option(help="Binds a node key to this one node.")] = None,
 ) -> None:
     """Make a key. It is shown once, on standard error; standard output is the entry for the key file."""
@@ -34,7 +43,7 @@ def new(
 @keys_app.command("hash")
 def hash_given(
     name: Annotated[str, typer.Argument(help="The caller this key stands for.")],
-    role: Annotated[Role, typer.Option(help="What the key may do.")] = Role.GATEWAY,
+    role: GivenRole = Role.GATEWAY,
 ) -> None:
     """Write the entry for a key that already exists, read from a prompt without echo."""
     key = typer.prompt("key", hide_input=True, err=True)

@@ -31,6 +31,13 @@ INSPECTED_AT_MOST = 100_000
 
 inspect_app = typer.Typer(no_args_is_help=True, help="Look into the ledger, straight from Redis.")
 
+
+def _state(text: str) -> ReservationState:
+    if text not in list(ReservationState):
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(ReservationState)}", param_hint="--state")
+    return ReservationState(text)
+
+
 RedisAddress = Annotated[
     str | None,
     typer.Option("--redis-addr", metavar="ADDRESS", help="host:port, redis[s]://, unix://, sentinel://, cluster://"),
@@ -89,7 +96,10 @@ def node(
 @inspect_app.command()
 def reservations(
     node_id: Annotated[str | None, typer.Option("--node", metavar="ID", help="Only those on this node.")] = None,
-    state: Annotated[ReservationState | None, typer.Option(help="Only those in this state.")] = None,
+    state: Annotated[
+        ReservationState | None,
+        typer.Option(parser=_state, metavar="|".join(ReservationState), help="Only those in this state."),
+    ] = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Only those placed at least this long ago: 90s, 5m.")
     ] = None,

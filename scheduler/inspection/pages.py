@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scheduler.domain.wording import counted
 from scheduler.inspection.one_node import NodeLook
 from scheduler.inspection.recount import Report
 from scheduler.inspection.story import UNSETTLED, Story
-from scheduler.inspection.tables import NONE, age, counted, instant, size
+from scheduler.inspection.tables import NONE, age, instant, size
 
 
 def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:

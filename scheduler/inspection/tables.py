@@ -11,6 +11,7 @@ from scheduler.domain.duration import format_duration
 from scheduler.domain.node import Node
 from scheduler.domain.reservation import Reservation
 from scheduler.domain.sandbox import PlacementGroup
+from scheduler.domain.wording import counted
 from scheduler.inspection.one_node import Capacity
 from scheduler.inspection.shapes import ShapeLook
 
@@ -104,11 +105,6 @@ def size(count: int) -> str:
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """`1 CPU`, `2,000 CPUs`; `many` where it is not `one` with an s."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def instant(at_ms: int) -> str:

@@ -19,6 +19,7 @@ from scheduler.config import kinds
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings
+from scheduler.domain.wording import counted
 from scheduler.errors import ConfigurationError
 from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS
 from scheduler.observability.logging import configure_logging
@@ -111,7 +112,7 @@ def replay(
         results = asyncio.run(compare_strategies(trace, contenders(strategies, placements), setup, report))
     if plot is not None:
         draw(results, plot)
-    title = f"{len(trace.requests):,} requests on {len(trace.nodes):,} nodes"
+    title = f"{counted(len(trace.requests), 'request')} on {counted(len(trace.nodes), 'node')}"
     _show(replay_table(results, title), {"strategies": [result.as_dict() for result in results]}, as_json=as_json)
 
 
@@ -142,7 +143,7 @@ def lifecycle(
     quiet_logs()
     with best_server(redis_addr) as address, progress_bars(creates, shown=not as_json) as report:
         results = asyncio.run(compare_endings(workload, endings, address, report))
-    title = f"{creates:,} creates on {nodes} nodes, a report every {report_interval}"
+    title = f"{counted(creates, 'create')} on {counted(nodes, 'node')}, a report every {report_interval}"
     _show(lifecycle_table(results, title), {"lifecycles": [result.as_dict() for result in results]}, as_json=as_json)
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Node
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.wording import counted
 from scheduler.errors import NoNodes
 from scheduler.lab.clock import PacedAgenda
 from scheduler.lab.fleet import FleetOptions
@@ -104,8 +105,8 @@ async def watched(console: Console, surface: OverHttp, title: str) -> AsyncItera
 def node_table(nodes: Sequence[Node], title: str) -> Table:
     """Per node: how full it is with everything promised, what runs, and what is only promised yet."""
     table = Table(title=title, title_justify="left")
-    for column in ("node", "CPUs", "pressure", "", "running", "promised"):
-        table.add_column(column, justify="left" if column in ("node", "pressure") else "right")
+    for column in ("node", "CPUs", "how full", "pressure", "running", "promised"):
+        table.add_column(column, justify="left" if column in ("node", "how full") else "right")
     for node in nodes:
         pressure = node.pressure.highest or 0.0
         color = "red" if pressure > 1 else "yellow" if pressure > 0.9 else "green"
@@ -162,7 +163,8 @@ async def _pending(surface: OverHttp, node_id: str) -> str:
     node = next(node for node in await surface.nodes() if node.node_id == node_id)
     pending = node.pending
     return (
-        f"pending there: {pending.sandbox_count} sandboxes, {pending.cpu_count} CPUs, {pending.memory_bytes // MIB} MiB"
+        f"pending there: {counted(pending.sandbox_count, 'sandbox', 'sandboxes')}, "
+        f"{counted(pending.cpu_count, 'CPU')}, {pending.memory_bytes // MIB} MiB"
     )
 
 

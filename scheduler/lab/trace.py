@@ -151,8 +151,11 @@ def _rows(file: Path, columns: Sequence[str]) -> Iterator[_Row]:
                 raise ConfigurationError(f"{file}: the header lacks {', '.join(missing)}")
             for cells in reader:
                 yield _Row(file, reader.line_num, {column: cells[column] or "" for column in columns})
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"there is no file {file}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{file}: cannot be read as a trace: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"{file} cannot be read as a trace: {reason}") from error
 
 
 def _not_empty(items: tuple[Item, ...], file: Path) -> tuple[Item, ...]:

@@ -89,7 +89,7 @@ def test_replay_draws_a_picture(files: list[str], tmp_path: Path, suffix: str) -
         (("--time-scale", "0"), "time scale must be a number above 0"),
         (("--plot", "picture.gif"), r"--plot must name a \.png or \.svg file"),
         (("--plot", "absent/picture.png"), "there is no directory"),
-        (("--nodes", "absent.csv"), "cannot be read as a trace"),
+        (("--nodes", "absent.csv"), r"^there is no file absent\.csv$"),
     ],
 )
 def test_a_mistake_is_told_before_anything_runs(arguments: tuple[str, ...], message: str) -> None:

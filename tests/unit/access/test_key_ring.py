@@ -132,3 +132,9 @@ def test_an_existing_key_is_taken_over_when_it_cannot_be_guessed(key: str, code:
 def test_only_a_node_key_is_bound_to_a_node() -> None:
     result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "gateway", "--node-id", "a"])
     assert result.exit_code != 0
+
+
+def test_an_unknown_role_is_answered_with_the_known_ones() -> None:
+    result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "boss"])
+    assert result.exit_code == 2
+    assert "Invalid value for --role: 'boss' is not one of node, gateway, admin" in " ".join(result.output.split())
