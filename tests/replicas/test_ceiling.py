@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
-    "times_the_fleet", [pytest.param(1, id="2174 creates", marks=pytest.mark.brief), pytest.param(3, id="5922 creates")]
+    "times_the_fleet", [pytest.param(1, id="2174 creates", marks=pytest.mark.brief), pytest.param(3, id="5925 creates")]
 )
 async def test_three_replicas_one_always_dying_grant_the_ceiling_exactly(
     times_the_fleet: int, start_server: StartServer
