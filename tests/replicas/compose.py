@@ -8,6 +8,7 @@ read-only roots are not used; `docs/deployment.md` lists them as unverified.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ OWN_IMAGE = "agentenv-scheduler:latest"
 HEALTHY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
+_stacks = itertools.count()
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z_]+)(?P<rest>[:?-][^{}]*)?\}")
 
 
@@ -146,8 +148,8 @@ class LocalStack:
         }
         self.skipped = {name: why for name, service in wanted.items() if (why := missing_program(service))}
         runnable = {name: service for name, service in wanted.items() if name not in self.skipped}
-        # A network of this process's own, so that two stacks on one machine do not meet.
-        network = f"127.{64 + os.getpid() % 128}.{os.getpid() // 128 % 256}"
+        # A network of this stack's own, so that two on one machine do not meet.
+        network = f"127.{64 + os.getpid() % 128}.{(os.getpid() // 128 + 16 * next(_stacks)) % 256}"
         self.addresses = {name: f"{network}.{number}" for number, name in enumerate(wanted, start=2)}
         self.services = {name: self._localise(name, service) for name, service in runnable.items()}
 
