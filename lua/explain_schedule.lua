@@ -21,7 +21,6 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/backlog"
 -- @include "include/request"
 -- @include "include/choose"
 -- @include "include/refusal"
@@ -33,10 +32,8 @@ if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now)
 local request = read_request(4)
-local noticed, swept = notice_backlog(now, settings)
-if not noticed or not swept then return { 'again', 'backlog' } end
-local context = { settings = settings, cursors = cursors, now = now }
-if not choose(request, context) then return { 'again', 'index' } end
+-- @include "include/decide"
+if not swept then return { 'again', 'expiry' } end
 if context.indexed then note_shape(context.shape, now) end
 
 local chosen = context.node_id

@@ -26,7 +26,6 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/backlog"
 -- @include "include/holding"
 -- @include "include/request"
 -- @include "include/choose"
@@ -39,44 +38,26 @@ local now = read_clock(ARGV[1], cursors.now)
 local reservation_id = ARGV[2]
 local request = read_request(8)
 
-local function endpoint_of(node_id)
-  return redis.call('HGET', node_key(node_id), 'endpoint') or ''
-end
-
--- What the first attempt with this id did, told again, with what became of it since.
-local function replay()
+-- Decide. An id that was decided before is told again, with what became of it since.
+if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) == 1 then
   -- @include "include/reservations"
-  local reservation = read_reservation(reservation_id)
-  end_when_due(reservation, now)
+  local earlier = read_reservation(reservation_id)
+  end_when_due(earlier, now)
   save_rows()
   local fields = redis.call('HGETALL', reservation_key(reservation_id))
-  local over = reservation.state == 'cancelled' or reservation.state == 'expired'
-  if over or reservation.fingerprint ~= ARGV[3] then return { 'conflict', fields } end
-  return { 'replayed', reservation.node_id, endpoint_of(reservation.node_id), reservation.strategy,
-    reservation.degraded or '0', fields }
+  if earlier.state == 'cancelled' or earlier.state == 'expired' or earlier.fingerprint ~= ARGV[3] then
+    return { 'conflict', fields }
+  end
+  local endpoint = redis.call('HGET', node_key(earlier.node_id), 'endpoint') or ''
+  return { 'replayed', earlier.node_id, endpoint, earlier.strategy, earlier.degraded or '0', fields }
 end
-
-local function refuse(context)
-  -- @include "include/refusal"
-  redis.call('HINCRBY', key('stats'), 'refusals', 1)
-  return refusal(request, context)
-end
-
-local function commit_group(context, sequence)
-  -- @include "include/commit_group"
-  return commit_group_outcome(context.group, request, context.node_id, sequence, context)
-end
-
--- Decide.
-if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) == 1 then return replay() end
-local noticed, swept = notice_backlog(now, settings)
-if not noticed then return { 'again', 'silence' } end
-local context = { settings = settings, cursors = cursors, now = now }
-if not choose(request, context) then return { 'again', 'index' } end
+-- @include "include/decide"
 local node_id = context.node_id
 if not node_id then
   if not swept then return { 'overloaded', 'expiry' } end
-  return refuse(context)
+  -- @include "include/refusal"
+  redis.call('HINCRBY', key('stats'), 'refusals', 1)
+  return refusal(request, context)
 end
 
 -- Write.
@@ -87,7 +68,8 @@ else
   redis.call('HSET', key('cursors'), 'now', integer(now), moves or 'now', moves and node_id or integer(now))
 end
 local degraded = context.degraded and '1' or '0'
-local decision = { 'placed', node_id, endpoint_of(node_id), settings.strategy, degraded, {} }
+local endpoint = redis.call('HGET', node_key(node_id), 'endpoint') or ''
+local decision = { 'placed', node_id, endpoint, settings.strategy, degraded, {} }
 if not request.creation then
   if context.indexed then note_shape(context.shape, now) end
   return decision
@@ -99,15 +81,17 @@ local cpu, memory = integer(request.cpu), integer(context.shape.memory)
 local deadline = integer(now + ttl_ms)
 local fields = {
   'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu, 'memory_bytes', memory,
-  'created_at_ms', integer(now), 'expires_at_ms', deadline, 'sequence', sequence, 'fingerprint', ARGV[3], 'strategy', settings.strategy, 'caller', ARGV[7],
-  'request_id', ARGV[6],
+  'created_at_ms', integer(now), 'expires_at_ms', deadline, 'sequence', sequence, 'fingerprint', ARGV[3],
+  'strategy', settings.strategy, 'caller', ARGV[7], 'request_id', ARGV[6],
 }
 if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '1' end
 if request.template_id ~= '' then
   fields[#fields + 1], fields[#fields + 2] = 'template_id', request.template_id
 end
 if context.group then
-  for _, value in ipairs(commit_group(context, sequence)) do fields[#fields + 1] = value end
+  -- @include "include/commit_group"
+  local remembered = commit_group_outcome(context.group, request, node_id, sequence, context)
+  for _, value in ipairs(remembered) do fields[#fields + 1] = value end
 end
 redis.call('HSET', reservation_key(reservation_id), unpack(fields))
 redis.call('ZADD', key('reservations'), sequence, reservation_id)

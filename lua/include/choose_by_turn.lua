@@ -1,4 +1,4 @@
--- Included inside choose_by_turn (include/choose): the strategies that do not rank.
+-- Included inside include/decide: the strategies that do not rank.
 -- @include "include/choose_rotating"
 -- @include "include/acceptance"
 
@@ -22,15 +22,11 @@ local function by_chance()
   return node_id
 end
 
-local function choose_grouped()
-  -- @include "include/choose_grouped"
-  return choose_group_node()
-end
-
 local function choose_unranked()
   local strategy = context.settings.strategy
   if strategy == 'grouped_round_robin' then
-    context.node_id, context.moves, context.group = choose_grouped()
+    -- @include "include/choose_grouped"
+    context.node_id, context.moves, context.group = choose_group_node()
   elseif strategy == 'random' then
     context.node_id = context.located and context.random_located() or by_chance()
   else

@@ -1,4 +1,4 @@
--- Included inside choose_grouped (include/choose_by_turn): a key joins its open group, or opens one on
+-- Included inside include/choose_by_turn: a key joins its open group, or opens one on
 -- the next node.
 -- @include "include/groups"
 

@@ -1,4 +1,4 @@
--- Included inside prefer_located (include/choose): among the candidates, those that hold most of the
+-- Included inside include/decide: among the candidates, those that hold most of the
 -- artifacts the request needs; the strategy then decides among them.
 -- @include "include/locality"
 -- @include "include/acceptance"

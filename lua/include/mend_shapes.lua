@@ -1,4 +1,4 @@
--- Included inside mend_shape (include/shapes): what an index needs when it is not current.
+-- Included inside include/decide: what an index needs when it is not current.
 local SHAPES_MAX = 128
 local SHAPE_ENTRIES_MAX = 2000000
 local BUILD_SLICE = 2000
@@ -75,7 +75,9 @@ local function catch_up(shape, settings)
   shape.cursor = shape.cursor + #entries
 end
 
-local function mend(shape, settings, now, total)
+-- Builds a slice, or follows a slice of the journal. False: there is more to do, call again.
+local function mend(shape, settings, now)
+  local total = shape.total
   if not shape.cursor or shape.cursor < shape.base or shape.cursor > total then
     if shape.cursor then redis.call('UNLINK', shape.key) else evict_shapes(redis.call('ZCARD', key('nodes'))) end
     shape.cursor, shape.building = total, ''

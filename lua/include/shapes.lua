@@ -9,24 +9,17 @@ local function note_shape(shape, now)
     integer(shape.cursor) .. ',' .. integer(now) .. ',' .. (shape.building and 'b' .. shape.building or 'c'))
 end
 
--- Builds a slice, or follows a slice of the journal. False: there is more to do, call again.
-local function mend_shape(shape, settings, now, total)
-  -- @include "include/mend_shapes"
-  return mend(shape, settings, now, total)
-end
-
--- Brings a shape up to date with the rows. False: one slice was worked off, call again.
-local function open_shape(shape, settings, now, base)
+-- Reads how far a shape has come. False: it is behind the rows, and include/mend_shapes brings it up to date.
+local function open_shape(shape, base)
   shape.base = (tonumber(base or '') or 0) + journal_trimmed
-  local total = shape.base + redis.call('LLEN', key('journal'))
+  shape.total = shape.base + redis.call('LLEN', key('journal'))
   local state = redis.call('HGET', key('shapes'), shape.name)
   if state then
     local cursor, stage, position = string.match(state, '^(%d+),%d+,(%a)(.*)$')
     shape.cursor = tonumber(cursor)
     if stage == 'b' then shape.building = position end
   end
-  if shape.cursor == total and not shape.building then return true end
-  return mend_shape(shape, settings, now, total)
+  return shape.cursor == shape.total and not shape.building
 end
 
 -- After this script itself changed one node: move it in place instead of waiting for the journal.

@@ -1,0 +1,45 @@
+-- The one decision: which node. Stands in the body of the scripts that place and explain, between what
+-- they read (settings, now, cursors, request) and what they write. Keeps derived indexes current,
+-- reserves nothing.
+--
+--   backlog (silent nodes, due reservations) → candidates (the last resort only when none is fresh)
+--     → index → locality (advisory) → the strategy
+--     → in `context`: the node (nil: refused), the cursor it moves, what happens to its group
+--
+-- What is rarely needed is included inside its branch: functions cost a placement only when it gets there.
+local swept = true
+local oldest_report = redis.call('ZRANGE', key('seen'), '0', '0', 'WITHSCORES')[2]
+if oldest_report and tonumber(oldest_report) < now - settings.report_ttl_ms then
+  -- @include "include/silence"
+  read_binding_settings(settings)
+  local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
+  save_rows()
+  if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
+end
+local earliest_deadline = redis.call('ZRANGE', key('expiry'), '0', '0', 'WITHSCORES')[2]
+if earliest_deadline and tonumber(earliest_deadline) <= now then
+  -- @include "include/reservations"
+  swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
+  save_rows()
+end
+
+local context = { settings = settings, cursors = cursors, now = now, admits = settings.admits and request.creation }
+local ranked = settings.strategy == 'least_loaded'
+find_candidates(context)
+if settings.strategy == 'grouped_round_robin' then read_group_settings(settings) end
+context.shape = shape_of(request.creation, request.cpu, request.memory_mb, context.variant)
+context.indexed = ranked or context.admits or (request.creation and settings.group_placement == 'least_loaded')
+if context.indexed and not open_shape(context.shape, cursors.journal_base) then
+  -- @include "include/mend_shapes"
+  if not mend(context.shape, settings, now) then return { 'again', 'index' } end
+end
+if settings.locality and #request.locality > 0 then
+  -- @include "include/choose_located"
+  locate()
+end
+if ranked then
+  context.node_id, context.moves = rank_candidates(request, context), request.creation and 'ties' or 'ordinary_ties'
+else
+  -- @include "include/choose_by_turn"
+  choose_unranked()
+end
