@@ -2,7 +2,7 @@
 
 A script is one file `verb_noun.lua`. A line `-- @include "include/x"` stands for the file `include/x.lua`,
 which is put there the first time it is named and left out after that. An indented one belongs to the function
-it stands in: what it brings is made only when that function runs, and is not known outside of it, so what a
+or branch it stands in: what it brings is made only when that is reached, and is not known outside of it, so what a
 script rarely needs costs nothing when it does not. Comment and empty lines are not sent;
 every line that is sent remembers its file and number, so an error of the Lua interpreter can be told as
 `lua/include/x.lua:12`.
