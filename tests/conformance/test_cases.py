@@ -45,7 +45,7 @@ async def run_case(case: Case, driver_name: str, backend: Backend) -> None:
 
 
 def _parameter(case: Case) -> ParameterSet:
-    return pytest.param(case, id=case.id, marks=[pytest.mark.slow] if case.heavy else [])
+    return pytest.param(case, id=case.id, marks=[pytest.mark.slow, pytest.mark.timeout(900)] if case.heavy else [])
 
 
 @pytest.mark.parametrize("driver_name", DRIVERS)

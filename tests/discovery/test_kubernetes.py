@@ -75,7 +75,7 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not await holds():  # noqa: ASYNC110  what is waited for lies in a server and a ledger
             await asyncio.sleep(0.01)
 
