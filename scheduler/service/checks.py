@@ -67,15 +67,20 @@ def required(detail: str, **values: str) -> None:
         raise InvalidRequest(detail, blank)
 
 
-def clean_id(field: str, value: str, most_bytes: int = ID_BYTES_MAX) -> str:
-    """The trimmed id: at least one byte of UTF-8 without control characters; any other Unicode is fine."""
+def is_id(value: str, most_bytes: int = ID_BYTES_MAX) -> bool:
+    """Whether the value, trimmed, is an id: at least one byte of UTF-8 without control characters."""
     if _PLAIN_ID.fullmatch(value):
-        return value
+        return True
     trimmed = trim(value)
     # Judged before trimming: a line feed after an id is more likely a mistake than padding.
-    if not trimmed or _UNFIT_CHARACTER.search(value) or len(trimmed.encode()) > most_bytes:
+    return bool(trimmed) and not _UNFIT_CHARACTER.search(value) and len(trimmed.encode()) <= most_bytes
+
+
+def clean_id(field: str, value: str, most_bytes: int = ID_BYTES_MAX) -> str:
+    """The trimmed id; any Unicode but control characters is fine."""
+    if not is_id(value, most_bytes):
         raise refuse(field, value, f"1 to {most_bytes} bytes of text without control characters")
-    return trimmed
+    return trim(value)
 
 
 def clean_optional_id(field: str, value: str) -> str:

@@ -23,7 +23,7 @@ from scheduler.domain.node import (
 )
 from scheduler.domain.placement import Hint, HintKind
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.service.checks import trim
+from scheduler.service.checks import is_id, trim
 
 STATUS_OF = {
     v1.NODE_STATUS_READY: NodeStatus.READY,
@@ -75,7 +75,8 @@ def heartbeat_from(request: v1.HeartbeatRequest) -> Heartbeat:
         commit=_text(request.commit),
         machine_info=_machine_info_from(request.machine_info) if request.HasField("machine_info") else None,
         snapshot=_snapshot_from(request.snapshot) if request.HasField("snapshot") else None,
-        sandbox_ids=tuple(request.sandbox_ids),
+        # An id that nothing could be asked for by is left out; the sandboxes beside it are not.
+        sandbox_ids=tuple(sandbox_id for sandbox_id in request.sandbox_ids if is_id(sandbox_id)),
         p2p_endpoint=_p2p_endpoint_from(request),
     )
 
