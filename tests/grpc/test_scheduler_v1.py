@@ -126,7 +126,9 @@ class TestBindings:
 class TestHeartbeat:
     async def test_an_unfit_sandbox_id_is_left_out_and_the_others_are_reported(self, port: Port) -> None:
         port.services.nodes.answers("heartbeat", HeartbeatResult(7))
-        request = v1.HeartbeatRequest(node_id="a", service_instance_id="i1", sandbox_ids=["s1", "s\n2", "é" * 128, "s3"])
+        request = v1.HeartbeatRequest(
+            node_id="a", service_instance_id="i1", sandbox_ids=["s1", "s\n2", "é" * 128, "s3"]
+        )
         await port.scheduler.Heartbeat(request, timeout=10)
         [(_, (heartbeat, _deadline_ms))] = port.services.nodes.calls
         assert heartbeat.sandbox_ids == ("s1", "s3")
