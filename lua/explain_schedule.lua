@@ -19,7 +19,7 @@
 -- Cost: O(limit log nodes)
 -- @include "include/keys"
 -- @include "include/reply"
--- @include "include/clock"
+-- @include "include/cursors"
 -- @include "include/settings"
 -- @include "include/request"
 -- @include "include/choose"

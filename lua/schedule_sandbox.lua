@@ -16,7 +16,7 @@
 -- ARGV[13]: entropy  random integer from the caller
 -- ARGV[14]: excluded_count  how many of the following are excluded nodes
 -- ARGV[15..]: excluded  node ids, then locality keys
--- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields} | {}}
+-- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
 --        {'conflict', {reservation fields}} | {'refused', nodes, reason, count, …}
 --        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'}
@@ -24,9 +24,8 @@
 -- Cost: O(log nodes); bounded slices of index, expiry and silence backlog, each answered with 'again'
 -- @include "include/keys"
 -- @include "include/reply"
--- @include "include/clock"
+-- @include "include/cursors"
 -- @include "include/settings"
--- @include "include/holding"
 -- @include "include/request"
 -- @include "include/choose"
 
@@ -61,14 +60,14 @@ if not node_id then
 end
 
 -- Write.
-local moves = context.moves
+local moves, node = context.moves, node_key(node_id)
 if moves == 'ties' or moves == 'ordinary_ties' then
-  redis.call('HSET', key('cursors'), 'now', integer(now), moves, integer((tonumber(cursors[moves] or '') or 0) + 1))
+  redis.call('HSET', key('cursors'), 'now', now_ms, moves, integer((tonumber(cursors[moves] or '') or 0) + 1))
 else
-  redis.call('HSET', key('cursors'), 'now', integer(now), moves or 'now', moves and node_id or integer(now))
+  redis.call('HSET', key('cursors'), 'now', now_ms, moves or 'now', moves and node_id or now_ms)
 end
 local degraded = context.degraded and '1' or '0'
-local endpoint = redis.call('HGET', node_key(node_id), 'endpoint') or ''
+local endpoint = redis.call('HGET', node, 'endpoint') or ''
 local decision = { 'placed', node_id, endpoint, settings.strategy, degraded, {} }
 if not request.creation then
   if context.indexed then note_shape(context.shape, now) end
@@ -81,8 +80,7 @@ local cpu, memory = integer(request.cpu), integer(context.shape.memory)
 local deadline = integer(now + ttl_ms)
 local fields = {
   'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu, 'memory_bytes', memory,
-  'created_at_ms', integer(now), 'expires_at_ms', deadline, 'sequence', sequence, 'fingerprint', ARGV[3],
-  'strategy', settings.strategy, 'caller', ARGV[7], 'request_id', ARGV[6],
+  'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence,
 }
 if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '1' end
 if request.template_id ~= '' then
@@ -93,11 +91,15 @@ if context.group then
   local remembered = commit_group_outcome(context.group, request, node_id, sequence, context)
   for _, value in ipairs(remembered) do fields[#fields + 1] = value end
 end
-redis.call('HSET', reservation_key(reservation_id), unpack(fields))
+redis.call('HSET', reservation_key(reservation_id), 'fingerprint', ARGV[3], 'strategy', settings.strategy,
+  'caller', ARGV[7], 'request_id', ARGV[6], unpack(fields))
 redis.call('ZADD', key('reservations'), sequence, reservation_id)
 redis.call('ZADD', key('expiry'), deadline, reservation_id)
-redis.call('ZADD', node_key(node_id, 'reservations'), sequence, reservation_id)
-hold({ node_id = node_id }, request.cpu, context.shape.memory, 1)
+redis.call('ZADD', node .. ':reservations', sequence, reservation_id)
+local row = row_of(node_id)
+row.pending_cpu = row.pending_cpu + request.cpu
+row.pending_memory = row.pending_memory + context.shape.memory
+row.pending_count = row.pending_count + 1
 local old_member = rows[node_id].member
 local journal_length = save_rows()
 if context.indexed then advance_shape(context.shape, settings, now, node_id, old_member, journal_length) end

@@ -7,17 +7,15 @@
 --     → in `context`: the node (nil: refused), the cursor it moves, what happens to its group
 --
 -- What is rarely needed is included inside its branch: functions cost a placement only when it gets there.
-local swept = true
-local oldest_report = redis.call('ZRANGE', key('seen'), '0', '0', 'WITHSCORES')[2]
-if oldest_report and tonumber(oldest_report) < now - settings.report_ttl_ms then
+local swept, now_ms = true, integer(now)
+if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
   -- @include "include/silence"
   read_binding_settings(settings)
   local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
   save_rows()
   if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
 end
-local earliest_deadline = redis.call('ZRANGE', key('expiry'), '0', '0', 'WITHSCORES')[2]
-if earliest_deadline and tonumber(earliest_deadline) <= now then
+if redis.call('ZCOUNT', key('expiry'), '-inf', now_ms) > 0 then
   -- @include "include/reservations"
   swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
   save_rows()

@@ -6,7 +6,7 @@
 
 local function note_shape(shape, now)
   redis.call('HSET', key('shapes'), shape.name,
-    integer(shape.cursor) .. ',' .. integer(now) .. ',' .. (shape.building and 'b' .. shape.building or 'c'))
+    string.format('%d,%d,', shape.cursor, now) .. (shape.building and 'b' .. shape.building or 'c'))
 end
 
 -- Reads how far a shape has come. False: it is behind the rows, and include/mend_shapes brings it up to date.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Any
 
 from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
 from scheduler.domain.placement import Decision, Explanation, NodeExplanation, ScheduleRequest, Strategy
+from scheduler.domain.reservation import Reservation
 from scheduler.errors import Conflict, NoNodes, Overloaded
 from scheduler.store import codec
 from scheduler.store.runner import Runner, unexpected
@@ -53,7 +55,7 @@ class PlacementStore:
             strategy=Strategy(codec.text(strategy)),
             replayed=status == "replayed" and request.idempotency_key is not None,
             degraded=int(degraded) == 1,
-            reservation=codec.reservation(reservation_id, fields) if fields else None,
+            reservation=_reserved(reservation_id, fields, request) if fields else None,
         )
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
@@ -90,6 +92,14 @@ class PlacementStore:
 
 def _whose(state: str) -> str:
     return f"a reservation that is {state}" if state in ("cancelled", "expired") else "another request"
+
+
+def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) -> Reservation:
+    """The reservation; a fresh one is told without what its caller brought."""
+    found = codec.reservation(reservation_id, fields)
+    return replace(
+        found, caller=found.caller or request.caller, request_id=found.request_id or request.request_id or None
+    )
 
 
 def _no_nodes(reply: list[Any]) -> NoNodes:

@@ -52,15 +52,17 @@ def encode(settings: LedgerSettings) -> dict[str, str]:
     def overcommit(value: int | None) -> str:
         return "unlimited" if value is None else str(value)
 
+    # What a placement reads stands first: Redis looks through a small hash from its beginning.
     content = {
         "strategy": settings.strategy.value,
         "admission": settings.admission.value,
+        "locality_enabled": str(int(settings.locality_enabled)),
         "report_ttl_ms": str(settings.report_ttl_ms),
-        "binding_ttl_ms": str(settings.binding_ttl_ms),
-        "binding_grace_ms": str(settings.binding_grace_ms),
         "placement_reservation_ttl_ms": str(settings.placement_reservation_ttl_ms),
         "overcommit_cpu": overcommit(settings.overcommit_cpu),
         "overcommit_memory": overcommit(settings.overcommit_memory),
+        "binding_ttl_ms": str(settings.binding_ttl_ms),
+        "binding_grace_ms": str(settings.binding_grace_ms),
         "group_max_sandbox_count": str(groups.max_sandbox_count),
         "group_max_cpu_count": str(groups.max_cpu_count),
         "group_max_memory_mb": str(groups.max_memory_mb),
@@ -71,7 +73,6 @@ def encode(settings: LedgerSettings) -> dict[str, str]:
         "templates_learn": str(int(settings.templates_learn)),
         "artifact_store_capacity": str(settings.artifact_store_capacity),
         "artifact_lookup_node_limit": str(settings.artifact_lookup_node_limit),
-        "locality_enabled": str(int(settings.locality_enabled)),
         "self_registration": str(int(settings.self_registration)),
     }
     for name in LIMIT_NAMES:
