@@ -57,5 +57,5 @@ class _Recorded(Exception):
 class _RecordingRunner(Runner):
     async def run(self, script: str, *args: Argument, durable: bool = False, lagging: bool = False) -> NoReturn:
         now_ms: Any = self.clock()
-        sha = self.client.library.get(script).sha
+        sha = self.client.scripts.get(script).sha
         raise _Recorded(("EVALSHA", sha, 1, self.keys.settings, "" if now_ms is None else now_ms, *args))

@@ -81,7 +81,7 @@ class StoreClient:
     ) -> None:
         self.address = address
         self.options = options
-        self.library = library
+        self.scripts = library
         self.home_key = home_key
         self.statistics = StoreStatistics()
         self.guard = ServerGuard()
@@ -118,7 +118,7 @@ class StoreClient:
         StoreUnavailable when fewer have it in time; what was written stands then, and the same call may be repeated.
         `retry=False` makes one attempt, for what is not idempotent.
         """
-        script = self.library.get(script_name)
+        script = self.scripts.get(script_name)
         if self.home_key is None:
             self.home_key = settings_key
         budget = Budget(self.options.operation_timeout_ms)
@@ -188,7 +188,7 @@ class StoreClient:
 
     async def load_scripts(self) -> int:
         """Make the server know every script beforehand; how many there are."""
-        scripts = list(self.library)
+        scripts = list(self.scripts)
         await self.pipeline([("SCRIPT", "LOAD", script.text) for script in scripts])
         return len(scripts)
 

@@ -59,7 +59,7 @@ async def test_a_server_that_forgot_its_scripts_is_told_again(client: StoreClien
 
 
 async def test_loading_scripts_beforehand_spares_the_first_call_a_round_trip(client: StoreClient) -> None:
-    assert await client.load_scripts() == len(client.library.names)
+    assert await client.load_scripts() == len(client.scripts.names)
     await run(client, "count")
     assert client.statistics.scripts_reloaded == 0
 

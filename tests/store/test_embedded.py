@@ -51,7 +51,7 @@ async def test_a_text_is_compiled_once_and_starts_afresh_each_time(alone: StoreC
     runtime = _runtime_of(alone)
     replies = [await alone.run("count", settings_key=SETTINGS) for _ in range(3)]
     assert replies == [[b"ok", 1], [b"ok", 2], [b"ok", 3]]
-    assert list(runtime._compiled).count(alone.library.render("count").encode()) == 1
+    assert list(runtime._compiled).count(alone.scripts.render("count").encode()) == 1
 
 
 async def test_a_local_of_one_call_is_not_seen_by_the_next(tmp_path: Path) -> None:
