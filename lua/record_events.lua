@@ -6,7 +6,7 @@
 -- ARGV[3..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
 -- Reply: {'counted', how many were new} | {'unlisted'} | {'uninitialised'}
 -- Errors: none
--- Cost: O(events × unnamed reservations of the node, at most 1,024)
+-- Cost: O(events + unnamed reservations of the node, at most 2,048 of them)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
@@ -43,20 +43,33 @@ local function unnamed()
   return found
 end
 
--- The oldest unnamed reservation that fits. Reservations of different stated sizes that all fit
--- leave it open which one this is, so the event names none.
-local function fitting(cpu, memory)
-  local oldest
-  for _, reservation in ipairs(unnamed()) do
-    local stated_cpu, stated_memory = tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes)
-    if (stated_cpu == 0 or stated_cpu == cpu) and (stated_memory == 0 or stated_memory == memory) then
-      if oldest and (oldest.cpu_count ~= reservation.cpu_count or oldest.memory_bytes ~= reservation.memory_bytes) then
-        return nil
-      end
-      oldest = oldest or reservation
+-- The unnamed by stated size, read once for all events of the call: { oldest, … } under 'cpu:bytes'.
+local waiting
+local function waiting_for(size)
+  if not waiting then
+    waiting = {}
+    for _, reservation in ipairs(unnamed()) do
+      local stated = reservation.cpu_count .. ':' .. reservation.memory_bytes
+      waiting[stated] = waiting[stated] or {}
+      table.insert(waiting[stated], reservation)
     end
   end
-  return oldest
+  return waiting[size]
+end
+
+-- Takes the oldest unnamed reservation that fits; a dimension nobody stated fits any size. Reservations of
+-- different stated sizes that all fit leave it open which one this is, so the event names none.
+local function take_fitting(cpu, memory)
+  cpu, memory = integer(cpu), integer(memory)
+  local fit
+  for size in pairs({ [cpu .. ':' .. memory] = true, [cpu .. ':0'] = true, ['0:' .. memory] = true, ['0:0'] = true }) do
+    local candidates = waiting_for(size)
+    if candidates and candidates[1] then
+      if fit then return nil end
+      fit = candidates
+    end
+  end
+  return fit and table.remove(fit, 1)
 end
 
 local handlers = {}
@@ -64,7 +77,7 @@ local handlers = {}
 function handlers.create(sandbox_id, cpu, memory)
   local reservation = reservation_named(sandbox_id, now)
   if not reservation then
-    reservation = fitting(cpu, memory)
+    reservation = take_fitting(cpu, memory)
     if reservation then
       name_reservation(reservation, sandbox_id, false)
       if reservation.state ~= 'settled' and is_listed(node_id, sandbox_id) then
