@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import fakeredis
 import httpx
 import pytest
 import schemathesis
 import uvicorn
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
 from scheduler.api.http import create_app
+from scheduler.domain.limits import ID_BYTES_MAX
 from scheduler.domain.settings import LedgerSettings
 from scheduler.service import build_services
 from scheduler.store.ledger import StoreOptions, open_ledger
@@ -128,6 +131,18 @@ BEYOND_THE_SCHEMA = {
     ("/v1/nodes/{node_id}", "delete"): "positive_data_acceptance",  # one of its two parameters, not both
 }
 
+CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def sent_path_is_allowed(case: Any) -> bool:
+    """The generator reads a percent sign in a text as an escape, so that `%01` is sent as a control character; and
+    JSON Schema counts characters where ids are counted in bytes."""
+    ids = [unquote(value) for value in (case.path_parameters or {}).values()]
+    return all(
+        sent.strip() and not CONTROL_CHARACTER.search(sent) and len(sent.encode()) <= ID_BYTES_MAX for sent in ids
+    )
+
+
 OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in sorted(methods)]
 
 
@@ -144,6 +159,7 @@ def test_what_the_document_allows_and_forbids_is_answered_as_it_says(
     @settings(max_examples=EXAMPLES)
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
+        assume(mode is GenerationMode.NEGATIVE or sent_path_is_allowed(case))
         case.call_and_validate(excluded_checks=excluded)
 
     ask()
