@@ -28,7 +28,7 @@
 -- ARGV[24..]: details  field, value, … to store as they are, then the listed sandbox ids
 -- Reply: {'accepted', generation, roster_changed (1|0), roster_edits, template_due (1|0)} | {'stale', generation}
 --        {'roster', claimed sandbox id, …}  call again with stage 'listed' and those of them that the roster lists
---        {'unlisted'} | {'uninitialised'}
+--        {'unlisted'} | {'again'} | {'uninitialised'}
 -- Errors: none
 -- Cost: O(open reservations of the node), whatever the roster's size
 -- @include "include/keys"
@@ -93,6 +93,10 @@ if not first_report and not restarted then
 end
 
 -- Write.
+if not listed_already and settle_absence(node_id, now) >= REMOVED_SLICE then
+  save_rows()
+  return { 'again', 'absence' }
+end
 if not listed_already then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
 if listed_already and ARGV[5] ~= '' and redis.call('HGET', node_key(node_id), 'self_registered') == '1' then
   redis.call('HSET', node_key(node_id), 'endpoint', ARGV[5])

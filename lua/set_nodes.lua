@@ -5,9 +5,10 @@
 -- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report
 -- ARGV[3]: listed_count  how many triplets follow
 -- ARGV[4..]: nodes  node_id, endpoint, active | lingering, …; then the ids to remove
--- Reply: {'changed', count} | {'uninitialised'}
+-- Reply: {'changed', count} | {'again'} | {'uninitialised'}
 -- Errors: none
--- Cost: O(changes log nodes)
+-- Cost: O(changes log nodes + open reservations of returning nodes); what is given up of those that return too
+--       late goes in slices before anything changes
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
@@ -21,6 +22,15 @@ local now = open_clock(ARGV[1])
 local changed = 0
 local listed_end = 3 + 3 * tonumber(ARGV[3])
 local about = ARGV[2] == '1' and { waiting = '1' } or nil
+
+local settled = 0
+for index = 4, listed_end, 3 do
+  settled = settled + settle_absence(ARGV[index], now)
+  if settled >= REMOVED_SLICE then
+    save_rows()
+    return { 'again', 'absence' }
+  end
+end
 
 for index = 4, listed_end, 3 do
   local node_id, endpoint, discovery = ARGV[index], ARGV[index + 1], ARGV[index + 2]

@@ -25,13 +25,12 @@ local function release_removed(node_id, now)
 end
 
 -- A node that comes back too late comes back without what was promised on it, however far the
--- upkeep got. To be settled before it has a row again: none of this is pending there any more.
+-- upkeep got. To be settled before it is listed and has a row again: none of this is pending there
+-- any more. Returns how many promises that took; a slice or more means that there may be more.
 local function settle_absence(node_id, now)
   local given_up_at = redis.call('ZSCORE', key('removed'), node_id)
-  if given_up_at and tonumber(given_up_at) <= now then
-    while release_removed(node_id, now) == REMOVED_SLICE do end
-  end
-  redis.call('ZREM', key('removed'), node_id)
+  if not given_up_at or tonumber(given_up_at) > now then return 0 end
+  return release_removed(node_id, now)
 end
 
 -- What the open reservations of a returning node still hold.
@@ -55,9 +54,9 @@ local function list_node(node_id, endpoint, discovery, now, about)
   local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'last_heard_ms')
   local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
   if returning then
-    settle_absence(node_id, now)
     redis.call('DEL', node)
     redis.call('ZADD', key('nodes'), 0, node_id)
+    redis.call('ZREM', key('removed'), node_id)
     -- Its observation is gone, but its sandboxes are still found by what it told before it left.
     local heard_ms = known.last_seen_ms or known.last_heard_ms
     if heard_ms then redis.call('HSET', node, 'last_heard_ms', heard_ms) end

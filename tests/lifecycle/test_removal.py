@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import Conflict, NoNodes
+from scheduler.store.ledger import Ledger
 from tests.lifecycle.cluster import BINDING_TTL_MS, NOTHING, REPORT_TTL_MS, Cluster
 
 
@@ -59,6 +61,22 @@ async def test_a_late_confirm_of_what_went_with_its_node_says_so(cluster: Cluste
     assert (again.replayed, again.orphaned) == (True, True)
     with pytest.raises(Conflict):
         await cluster.cancel(reservation)
+
+
+async def test_what_is_given_up_of_a_node_that_returns_late_goes_in_slices_before_it_is_listed(
+    cluster: Cluster, ledger: Ledger
+) -> None:
+    await cluster.add()
+    promised = 300
+    await asyncio.gather(*(cluster.place(cpu_count=0, memory_mb=0) for _ in range(promised)))
+    await remove(cluster)
+    cluster.wait(REPORT_TTL_MS)
+    statistics = ledger.client.statistics
+    slices_before = statistics.backlog_slices
+    await cluster.discover()
+    assert statistics.backlog_slices - slices_before == 1
+    assert await cluster.pending() == NOTHING
+    assert (await ledger.settings.stats())["reservations_expired"] == promised
 
 
 async def test_a_late_confirm_counts_on_a_node_that_is_back(cluster: Cluster) -> None:
