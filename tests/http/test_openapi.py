@@ -24,7 +24,8 @@ from scheduler.api.http import create_app
 from scheduler.domain.limits import ID_BYTES_MAX
 from scheduler.domain.settings import LedgerSettings
 from scheduler.service import build_services
-from scheduler.store.ledger import StoreOptions, open_ledger
+from scheduler.store.client import StoreOptions
+from scheduler.store.ledger import open_ledger
 
 DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.sampled_from(["30s", "1m30s", "24h"])
 schemathesis.openapi.format("duration-go", DURATIONS)
