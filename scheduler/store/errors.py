@@ -149,6 +149,8 @@ def _code_of(error: BaseException) -> str:
         return "TRYAGAIN"
     if text.startswith(_WITHHELD_IN_SCRIPT):
         return "NOPERM"
+    if "unauthenticated multibulk length" in text or "unauthenticated bulk length" in text:
+        return "NOAUTH"  # said of a long command, before the server has read it
     code_match = _CODE.match(text)
     if code_match and code_match[1] != "ERR":
         return code_match[1]

@@ -185,6 +185,9 @@ async def test_a_server_that_needs_a_password_is_refused_without_one(connect_to:
         with pytest.raises(StoreUnusable, match="needs a password"):
             await client.check_server()
         assert client.statistics.attempts == 1
+        for arguments in ((), ["many"] * 20, ["long" * 10_000]):
+            with pytest.raises(StoreUnusable, match="needs a password"):
+                await client.run("count", arguments, settings_key=SETTINGS)
         for wrong in (f":hunter3@{server.address}", f"redis://nobody:hunter3@{server.address}"):
             with pytest.raises(StoreUnusable, match="refuses this user name or password") as refusal:
                 await (await connect_to(wrong)).check_server()
