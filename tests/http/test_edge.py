@@ -66,6 +66,15 @@ async def test_what_the_ledger_says_reaches_the_caller_as_a_problem(
     assert "user_script" not in answer.text
 
 
+async def test_what_a_caller_is_not_shown_of_an_inner_error_is_in_the_log(
+    fake_api: httpx.AsyncClient, fake: FakeLedger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.fails = ScriptError("schedule_sandbox: attempt to index nil")
+    assert (await fake_api.post("/v1/schedule")).status_code == 500
+    written = capsys.readouterr()
+    assert "schedule_sandbox: attempt to index nil" in written.out + written.err
+
+
 async def test_a_defect_is_a_problem_without_its_trace(
     fake_api: httpx.AsyncClient, fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,8 +40,11 @@ from scheduler.api.status import problem, status_of
 from scheduler.domain.duration import DURATION_FORM
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
+from scheduler.observability.logging import get_logger
 from scheduler.service import Services
 from scheduler.service.checks import ID_FORM, clean_id, refuse, shown
+
+log = get_logger("scheduler.http")
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 TIMEOUT_HEADER = "x-request-timeout"
@@ -135,6 +138,8 @@ class SchedulerRoute(APIRoute):
                     arguments = await _read(plan, call)
                     content = await endpoint(call, **arguments)
             except SchedulerError as error:
+                if not status_of(error).shows_detail:
+                    log.exception("a call failed inside the scheduler", route=template, detail=error.detail)
                 return problem_response(error, call)
             if isinstance(content, Response):
                 return content
