@@ -20,7 +20,7 @@ from scheduler.domain.limits import PAGE_MAX
 from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import Conflict, NotFound
+from scheduler.errors import Conflict, NotFound, StoreUnusable
 from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
@@ -119,7 +119,11 @@ class Membership:
         self._signs = signs
 
     async def _join(self) -> None:
-        await self._ledger.client.check_server()
+        try:
+            await self._ledger.client.check_server()
+        except StoreUnusable as error:
+            self._services.readiness.note_unusable(error)
+            raise
         server_run = await self._server_run()
         lost = self._recovering and await self._ledger.settings.lost_something()
         outcome = await self._ledger.settings.put(

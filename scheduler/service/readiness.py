@@ -31,12 +31,13 @@ class ReadinessService:
         self._ledger = ledger
         self._metrics = metrics
         self._outcome: SettingsOutcome | None = None
+        self._unusable: StoreUnusable | None = None
         self._rebuilding_until = 0.0
         self._draining = False
 
     def note_settings(self, outcome: SettingsOutcome) -> None:
         """What came of putting this replica's settings into the ledger; a conflict keeps it from being ready."""
-        self._outcome = outcome
+        self._outcome, self._unusable = outcome, None
         self._rebuilding_until = time.monotonic() + outcome.rebuilding_ms / 1000
         self._metrics.set_settings_mismatch(bool(outcome.differing))
         if outcome.differing:
@@ -46,6 +47,10 @@ class ReadinessService:
                 revision=outcome.settings.revision,
                 differing=list(outcome.differing),
             )
+
+    def note_unusable(self, error: StoreUnusable) -> None:
+        """The server answers but cannot hold the ledger: read-only, too old. Stands until settings are agreed again."""
+        self._unusable = error
 
     def drain(self) -> None:
         """From now on not ready: the process finishes what it has and leaves."""
@@ -61,6 +66,8 @@ class ReadinessService:
             raise Overloaded("draining: this replica is leaving", draining=True)
         with self._metrics.ledger_call("ping"):
             await self._ledger.ping()
+        if self._unusable is not None:
+            raise StoreUnusable(self._unusable.detail)
         outcome = self._outcome
         if outcome is None:
             return Readiness(settings=await self._settings_in_force())

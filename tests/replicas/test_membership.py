@@ -15,10 +15,11 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NotRebuilt, StoreUnusable
 from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS, Membership
 from scheduler.service import Services, build_services
-from scheduler.store.ledger import Ledger
+from scheduler.store.ledger import Ledger, open_ledger
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock
+from tests.support.servers import RedisServer
 
 NODE_A = NodeAddress("node-a", "http://10.0.0.7:8000")
 NODE_B = NodeAddress("node-b", "http://10.0.0.8:8000")
@@ -61,6 +62,23 @@ class Members:
 @pytest.fixture
 def members(open_ledger_on: OpenLedger, backend: Backend) -> Members:
     return Members(open_ledger_on, backend)
+
+
+async def test_a_replica_is_not_ready_on_a_server_that_cannot_be_written_and_says_why(
+    private_server: RedisServer,
+) -> None:
+    ledger = await open_ledger(private_server.address)
+    member = Member(ledger, "one", LedgerSettings(), ())
+    with private_server.client() as client:
+        client.replicaof("127.0.0.1", 1)
+        with pytest.raises(StoreUnusable, match="read-only replica"):
+            await member.step()
+        with pytest.raises(StoreUnusable, match="read-only replica"):
+            await member.services.readiness.check()
+        client.replicaof("NO", "ONE")
+    await member.step()
+    assert (await member.settings_shown())["status"] == "written"
+    await ledger.close()
 
 
 async def test_the_first_replica_writes_what_it_was_configured_with(members: Members) -> None:
