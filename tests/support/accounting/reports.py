@@ -1,0 +1,245 @@
+"""What a node tells: reports in any order, late or twice, and events."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.support.accounting.ledger import (
+    CLEAN_REPORTS,
+    CONFIRMED,
+    EXPLICIT,
+    HEARTBEAT,
+    SETTLED,
+    Ledger,
+    Record,
+    Reservation,
+    available,
+    end,
+    told_size,
+    unexplained,
+    waiting,
+)
+from tests.support.accounting.rules import Rules, Size, subtract
+
+
+class Report(NamedTuple):
+    """What one sampling of the node saw. `sequence` 0: the node sends none, so this may be a copy.
+    `given_up`: the caller has hung up before the answer. `acknowledged`: the generation it last was told."""
+
+    instance: str
+    sequence: int
+    roster: frozenset[str]
+    load: Size
+    starting: int = 0
+    successes: int = 0
+    fails: int = 0
+    given_up: bool = False
+    acknowledged: int = -1
+
+
+def is_stale(ledger: Ledger, rules: Rules, report: Report) -> bool:
+    """Older than what was accepted, or of an instance that another has replaced."""
+    if report.instance == ledger.instance:
+        return 0 < report.sequence <= ledger.sequence
+    if not rules.replaced_stay_replaced:
+        return False
+    earlier = dict(ledger.replaced)
+    if report.instance not in earlier:
+        return False
+    return not ledger.silent or 0 < report.sequence <= earlier[report.instance]
+
+
+def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger:
+    """Install a report. What it proves ends in the same step, so nothing is free or counted twice between."""
+    if is_stale(ledger, rules, report):
+        return ledger
+    first = report.instance != ledger.instance
+    if first:
+        ledger = _replace_instance(ledger, report)
+    before = ledger
+    ledger = ledger._replace(
+        sequence=report.sequence,
+        silent=False,
+        generation=ledger.generation + 1,
+        roster=report.roster,
+        load=report.load,
+        successes=report.successes,
+        reservations=tuple(r._replace(older=True) if r.open else r for r in ledger.reservations),
+    )
+    ledger = _settle_listed(ledger)
+    for record in ledger.records:
+        ledger = _judge(ledger, rules, before, record, report, now)
+    if rules.counted == "entered":
+        ledger = _count_entered(ledger, before, report, first)
+    elif not first:
+        ledger = _count_growth(ledger, before, report)
+    ledger = _clear_doubts(ledger)
+    return _set_baseline(ledger, first)
+
+
+def _replace_instance(ledger: Ledger, report: Report) -> Ledger:
+    """A restart. Nothing that the earlier process listed proves anything of this one."""
+    replaced = [(i, s) for i, s in ledger.replaced if i != report.instance]
+    if ledger.instance:
+        replaced.append((ledger.instance, ledger.sequence))
+    records = tuple(r._replace(missed_at=-1) for r in ledger.records if r.told)
+    return ledger._replace(
+        instance=report.instance,
+        replaced=tuple(replaced[-8:]),
+        roster=frozenset(),
+        records=records,
+        baseline=frozenset(),
+        credit=0,
+        entered=0,
+    )
+
+
+def _settle_listed(ledger: Ledger) -> Ledger:
+    for r in ledger.reservations:
+        if r.open and r.sandbox in ledger.roster:
+            ledger = end(ledger, r, SETTLED, "listed")
+    for sandbox in ledger.roster:
+        record = ledger.record(sandbox) or Record(sandbox)
+        ledger = ledger.put_record(record._replace(missed_at=-1))
+    return ledger
+
+
+# Absence
+
+
+def _judge(ledger: Ledger, rules: Rules, before: Ledger, record: Record, report: Report, now: int) -> Ledger:
+    """Whether this report proves that a sandbox it does not list is gone."""
+    if record.sandbox in report.roster:
+        return ledger
+    carrier = ledger.carrier(record.sandbox)
+    if carrier is not None and carrier.open and carrier.state != CONFIRMED:
+        return ledger  # named, but nobody said that it exists
+    if rules.hang_up_proves_nothing and report.given_up:
+        return ledger
+    if _is_gone(rules, before, record, report, now):
+        if carrier is not None and carrier.open:
+            ledger = end(ledger, carrier, SETTLED, "gone")
+        return ledger.drop_record(record.sandbox)
+    return ledger.put_record(record._replace(missed_at=now)) if record.missed_at < 0 else ledger
+
+
+def _is_gone(rules: Rules, before: Ledger, record: Record, report: Report, now: int) -> bool:
+    if record.sandbox in before.roster:
+        return True
+    if rules.absence in ("grace", "one"):
+        return True  # the grace of 0.1 is time alone, and a report may be late by more than that
+    if report.acknowledged > record.generation:
+        return True
+    return record.missed_at >= 0 and 2 * (now - record.missed_at) >= before.interval
+
+
+# Callers that never confirm
+
+
+def _count_entered(ledger: Ledger, before: Ledger, report: Report, first: bool) -> Ledger:
+    if first:
+        return ledger._replace(entered=report.successes + report.fails + report.starting, credit=_lowest(ledger))
+    listed_now = len(report.roster - before.roster)
+    entered = max(ledger.entered + listed_now, report.successes + report.fails)
+    credit = ledger.credit + entered - ledger.entered
+    still_open = sum(1 for r in ledger.reservations if r.open)
+    credit = max(_lowest(ledger), min(credit, still_open))
+    ledger = ledger._replace(entered=entered, credit=credit, recent_forks=(0, ledger.recent_forks[0]))
+    uncertain = waiting(ledger, HEARTBEAT)
+    if uncertain and available(ledger) >= len(uncertain):
+        for r in uncertain:
+            ledger = end(ledger, r, SETTLED, "counters")
+    return ledger
+
+
+def _lowest(ledger: Ledger) -> int:
+    """Ends and forks that were already taken from the credit and may not have been counted yet."""
+    ends = sum(1 for r in ledger.reservations if not r.open and r.doubt > 0 and r.reason != "counters")
+    return -ends - sum(ledger.recent_forks)
+
+
+def _count_growth(ledger: Ledger, before: Ledger, report: Report) -> Ledger:
+    """0.1: successes take counts and growth takes sizes, oldest first, whole reservations only."""
+    count, growth = report.successes - before.successes, subtract(report.load, before.load)
+    for r in waiting(ledger, HEARTBEAT):
+        if count > 0 and all(size <= grown for size, grown in zip(r.size, growth, strict=True)):
+            count, growth = count - 1, subtract(growth, r.size)
+            ledger = end(ledger, r, SETTLED, "counters")
+    return ledger
+
+
+# Doubt and baseline
+
+
+def _clear_doubts(ledger: Ledger) -> Ledger:
+    clean = unexplained(ledger).ids == 0
+    changed = [_less_doubted(r, clean) if r.doubt else r for r in ledger.reservations]
+    return ledger._replace(reservations=tuple(changed))
+
+
+def _less_doubted(r: Reservation, clean: bool) -> Reservation:
+    known = r.known and r.reason != "counters"
+    if known or (r.over and clean):
+        return r._replace(doubt=r.doubt - 1)
+    return r._replace(doubt=CLEAN_REPORTS)
+
+
+def _set_baseline(ledger: Ledger, first: bool) -> Ledger:
+    """What nobody can be waiting for is not unexplained any more."""
+    if first or not waiting(ledger, EXPLICIT) or unexplained(ledger).ids == 0:
+        strangers = frozenset(s for s in ledger.roster if told_size(ledger, s) is None)
+        load = ledger.load
+        for sandbox in ledger.roster:
+            load = subtract(load, told_size(ledger, sandbox) or ledger.zero)
+        return ledger._replace(baseline=strangers, baseline_load=tuple(max(0, part) for part in load))
+    return ledger._replace(baseline=ledger.baseline & ledger.roster)
+
+
+# Events
+
+
+def created(ledger: Ledger, rules: Rules, sandbox: str, size: Size, now: int = 0) -> Ledger:
+    """A create event names the oldest open reservation of its size, unless sizes differ or an end is doubted."""
+    if sandbox in ledger.created:
+        return ledger
+    ledger = ledger._replace(created=ledger.created | {sandbox})
+    record = ledger.record(sandbox) or Record(sandbox, told_at=now, generation=ledger.generation)
+    ledger = ledger.put_record(record._replace(size=size, told=True))
+    if ledger.carrier(sandbox) is not None:
+        return ledger
+    fitting = [r for r in ledger.reservations if r.unnamed and _fits(r, size)]
+    doubts = [r for r in ledger.reservations if not r.open and r.doubt and _fits(r, size)]
+    if len({r.size for r in fitting}) != 1 or (doubts and not rules.late_events_name):
+        return ledger
+    named = fitting[0]._replace(sandbox=sandbox)
+    ledger = ledger.put(named)
+    if rules.delete_remembered and sandbox in ledger.deleted:
+        return end(ledger, named, SETTLED, "deleted").drop_record(sandbox)
+    return end(ledger, named, SETTLED, "listed") if sandbox in ledger.roster else ledger
+
+
+def _fits(r: Reservation, size: Size) -> bool:
+    return all(own in (0, told) for own, told in zip(r.size, size, strict=True))
+
+
+def deleted(ledger: Ledger, rules: Rules, sandbox: str) -> Ledger:
+    """Ends the reservation of that id at once, and of one that is confirmed later."""
+    carrier = ledger.carrier(sandbox)
+    if carrier is not None and carrier.open:
+        ledger = end(ledger, carrier, SETTLED, "deleted")
+    if sandbox not in ledger.roster:
+        ledger = ledger.drop_record(sandbox)
+    return ledger._replace(deleted=ledger.deleted | {sandbox})
+
+
+def forked(ledger: Ledger, sandbox: str, size: Size) -> Ledger:
+    """Takes a child out of what could be somebody's create; a name that an event gave it was wrong."""
+    if any(fork == sandbox for fork, _ in ledger.forks):
+        return ledger
+    carrier = ledger.carrier(sandbox)
+    if carrier is not None and not carrier.told:
+        ledger = ledger.put(carrier._replace(sandbox="", state="pending", reason=""))
+    now_told, before = ledger.recent_forks
+    return ledger._replace(
+        forks=ledger.forks | {(sandbox, size)}, credit=ledger.credit - 1, recent_forks=(now_told + 1, before)
+    )

@@ -1,0 +1,137 @@
+"""The arithmetic of capacity on one node. Written to be read beside the Lua; never ships.
+
+Vocabulary, all of it about one node and its last accepted report:
+
+    roster      ids that the report lists             load     what it says is allocated, paused included
+    told        ids whose sandbox is known: confirm, RecordAssignment, create event, `sandbox_id` of a schedule
+    W           reservations that are open, unnamed (no told or provisional id) and older than the report
+    explained   listed ids that are told, or told to be forks
+    baseline    listed ids that were unexplained when no unnamed explicit reservation was open, or when the
+                instance first reported; `baseline_load` is load − Σ explained sizes at that time, at least 0
+
+Everything below holds per dimension. A dimension whose size nobody stated is 0.
+
+    believed  =  observed + held
+    observed  =  load − Σ size of ids that are in the roster, deleted by an event, of told size, and not paused
+    held      =  Σ size of open reservations, without those whose told id is in the roster
+                 − discount(W of confirming callers) − counted(W of the others)
+
+Confirming callers (`explicit`):
+
+    k         =  listed ids that are neither explained nor baseline
+    doubted   =  reservations that ended unnamed and may still own one of these ids (see `doubt`),
+                 plus open unnamed reservations of the other lifecycle
+    L         =  load − Σ sizes of explained ids − baseline_load
+    exact     =  doubted = 0, and k ≤ |W|, and every explained listed id and every member of W states its size,
+                 and k smallest of W ≤ L ≤ k largest of W
+    discount  =  L when exact, else max(0, min(L, the (k − doubted) smallest of W))
+
+Callers that never confirm (`heartbeat`), from reports that list at least one id:
+
+    entered   =  max(entered before + ids newly listed, create_successes + create_fails); the first report of an
+                 instance starts it at create_successes + create_fails + starting. A resume lists no new id and
+                 raises neither counter, so it needs no rule.
+    credit   +=  growth of entered;  −= 1 for each reservation of either lifecycle that ends or is settled, and for
+                 each fork event. After a report it is brought into [−recent, open reservations], where recent
+                 counts the ends in doubt and the forks told within the last two reports.
+    available =  credit − open reservations that are not in W of this lifecycle
+    counted   =  the `available` smallest of W;  when available ≥ |W| after a report, all of W are settled
+
+Doubt: a reservation that ends unnamed is doubted until two more reports were accepted when the caller knew the
+node's answer. When nobody knows how its create ended (deadline; cancel without the node's answer), it is doubted
+until its create cannot begin any more (cancelled: its deadline; expired: another of its TTL), and after that
+until two reports in a row came without unexplained ids. A confirm that names it ends the doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Size = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which rules hold. The defaults are the design; the others are earlier ones, for the search to refute."""
+
+    unnamed: str = "bounded"  # "full": held until named; "smallest": k smallest fitting growth; "bounded"
+    counted: str = "entered"  # "growth": oldest first by successes and growth (0.1); "entered"
+    absence: str = "two reports"  # "grace": any report after binding_grace (0.1); "one": upstream; "two reports"
+    hang_up_proves_nothing: bool = True
+    delete_lowers: bool = True
+    delete_remembered: bool = True
+    replaced_stay_replaced: bool = True
+    doubt: bool = True
+    doubt_until_over: bool = True
+    moves_guarded: bool = True
+    late_events_name: bool = False  # True: a create event names although a doubted end has that size
+    put_back: str = "revisions"  # "nothing" (0.1); "revisions"
+
+
+NEXT = Rules()
+FIRST_VERSION = Rules(
+    unnamed="full",
+    counted="growth",
+    absence="grace",
+    hang_up_proves_nothing=False,
+    delete_lowers=False,
+    delete_remembered=False,
+    replaced_stay_replaced=False,
+    doubt=False,
+    doubt_until_over=False,
+    moves_guarded=False,
+    late_events_name=True,
+    put_back="nothing",
+)
+
+
+def add(left: Size, right: Size) -> Size:
+    return tuple(a + b for a, b in zip(left, right, strict=True))
+
+
+def subtract(left: Size, right: Size) -> Size:
+    return tuple(a - b for a, b in zip(left, right, strict=True))
+
+
+def total(sizes: Sequence[Size], zero: Size) -> Size:
+    for size in sizes:
+        zero = add(zero, size)
+    return zero
+
+
+def smallest(sizes: Sequence[Size], count: int, dimension: int) -> int:
+    """Σ of the `count` smallest in one dimension."""
+    return sum(sorted(size[dimension] for size in sizes)[: max(0, count)])
+
+
+def largest(sizes: Sequence[Size], count: int, dimension: int) -> int:
+    return sum(sorted((size[dimension] for size in sizes), reverse=True)[: max(0, count)])
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """What a report shows beyond the told. `stated` per dimension: every explained id states its size."""
+
+    ids: int
+    load: Size
+    stated: tuple[bool, ...]
+
+
+def discount(waiting: Sequence[Size], unexplained: Unexplained, doubted: int) -> Size:
+    """The part of W (`waiting`) that the observed load already holds; never too much."""
+    return tuple(_discount_of(waiting, unexplained, doubted, d) for d in range(len(unexplained.load)))
+
+
+def _discount_of(waiting: Sequence[Size], unexplained: Unexplained, doubted: int, d: int) -> int:
+    ids, load = unexplained.ids, unexplained.load[d]
+    stated = unexplained.stated[d] and all(size[d] > 0 for size in waiting)
+    exact = doubted == 0 and ids <= len(waiting) and stated
+    if exact and smallest(waiting, ids, d) <= load <= largest(waiting, ids, d):
+        return load
+    return max(0, min(load, smallest(waiting, ids - doubted, d)))
+
+
+def counted(waiting: Sequence[Size], available: int, dimensions: int) -> Size:
+    """What callers that never confirm need not hold any more: the smallest that surely entered."""
+    return tuple(smallest(waiting, available, d) for d in range(dimensions))
