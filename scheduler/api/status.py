@@ -6,6 +6,8 @@ never without an answer; a test holds every class of `scheduler.errors` to a row
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +21,7 @@ class Status:
     """How one error class is told.
 
     `grpc_text` is the exact status message; None shows the error's own detail.
-    `retry_after_seconds` is set for whatever a caller may simply ask again; `shows_detail`
+    `retry_after_seconds`, the least to wait, is set for whatever a caller may simply ask again; `shows_detail`
     False hides the detail and facts of a defect, which are for the log."""
 
     http: int
@@ -86,6 +88,19 @@ def status_of(error: errors.SchedulerError) -> Status:
         if ancestor in STATUS_BY_ERROR:
             return STATUS_BY_ERROR[ancestor]
     return STATUS_BY_ERROR[errors.SchedulerError]
+
+
+# A caller is asked to wait for up to this much longer than the least, or for up to twice the least.
+SPREAD_SECONDS_MIN = 3
+
+
+def retry_after_seconds(error: errors.SchedulerError, draw: Callable[[], float] = random.random) -> float | None:
+    """How long this one caller is asked to wait; None when asking again is no answer.
+
+    Drawn anew for every answer: callers that were refused together would else come back together, and
+    meet the same refusal. `draw` answers 0 ≤ x < 1."""
+    least = status_of(error).retry_after_seconds
+    return None if least is None else least + draw() * (max(SPREAD_SECONDS_MIN, least) + 1)
 
 
 def grpc_status(error: errors.SchedulerError) -> tuple[grpc.StatusCode, str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from scheduler.api.grpc.generated import reservations_v1alpha_pb2
+from scheduler.api.grpc.generated import reservations_v1alpha_pb2, scheduler_v1_pb2
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Strategy
 from scheduler.service import build_services
@@ -19,6 +19,7 @@ from tests.grpc.support import Port, refusal, serving
 from tests.support.clock import VirtualClock
 
 v1alpha: Any = reservations_v1alpha_pb2
+v1: Any = scheduler_v1_pb2
 MIB = 1024 * 1024
 
 pytestmark = pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
@@ -87,6 +88,23 @@ async def test_a_full_fleet_is_resource_exhausted_and_says_why_node_by_node(port
         "agentenv.scheduler",
         {"insufficient_cpu": "1"},
     )
+
+
+def asked_pause_ms(status: Status) -> int:
+    retry = RetryInfo()
+    assert status.details[-1].Unpack(retry)
+    return int(retry.retry_delay.ToMilliseconds())
+
+
+async def test_callers_refused_together_are_asked_back_at_different_instants_by_both_services(port: Port) -> None:
+    await port.reservations.Reserve(cold(4))
+    hint = v1.ScheduleRequestHint(new_cold_sandbox=v1.NewColdSandboxHint(cpu_count=1, memory_mb=256))
+    refused = [await details(port.reservations.Reserve(cold(1))) for _ in range(20)]
+    refused += [await details(port.scheduler.Schedule(v1.ScheduleRequest(hint=hint))) for _ in range(20)]
+    pauses = [asked_pause_ms(status) for _, status in refused]
+    assert min(pauses) >= 1000
+    assert len(set(pauses[:20])) > 1
+    assert len(set(pauses[20:])) > 1
 
 
 async def test_cancel_frees_at_once_by_id_and_by_key(port: Port) -> None:

@@ -82,6 +82,13 @@ async def test_a_refusal_counts_every_node_under_its_first_reason(api: httpx.Asy
     assert problem["reasons"] == {"insufficient_cpu": 1, "insufficient_memory": 1, "lingering": 1}
 
 
+async def test_callers_refused_together_are_asked_back_at_different_instants(fake_api: httpx.AsyncClient) -> None:
+    answers = [await fake_api.post("/v1/schedule", json={"hint": COLD_2_CPU}) for _ in range(100)]
+    asked = [int(answer.headers["retry-after"]) for answer in answers]
+    assert min(asked) >= 1
+    assert len(set(asked)) > 1
+
+
 async def test_without_any_node_the_refusal_has_no_reasons(api: httpx.AsyncClient) -> None:
     problem = (await api.post("/v1/schedule", json={"hint": COLD_2_CPU})).json()
     assert (problem["code"], problem["candidates"], problem["reasons"]) == ("no_nodes", 0, {})

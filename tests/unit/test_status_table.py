@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from scheduler import errors
-from scheduler.api.status import STATUS_BY_ERROR, grpc_status, problem, status_of
+from scheduler.api.status import STATUS_BY_ERROR, grpc_status, problem, retry_after_seconds, status_of
 from scheduler.observability.metrics import status_label
 
 EVERY_ERROR = [
@@ -35,6 +35,23 @@ def test_every_error_class_has_a_row_of_its_own(error_class: type[errors.Schedul
 def test_every_503_says_when_to_come_back_and_nothing_else_does(error_class: type[errors.SchedulerError]) -> None:
     status = STATUS_BY_ERROR[error_class]
     assert (status.http == 503) == (status.retry_after_seconds is not None)
+
+
+@pytest.mark.parametrize("error_class", EVERY_ERROR)
+def test_callers_refused_together_are_asked_back_over_seconds_never_sooner_than_the_least(
+    error_class: type[errors.SchedulerError],
+) -> None:
+    least = STATUS_BY_ERROR[error_class].retry_after_seconds
+    asked = [retry_after_seconds(an_error(error_class), lambda x=x: x / 100) for x in range(100)]  # type: ignore[misc]
+    if least is None:
+        assert set(asked) == {None}
+        return
+    pauses = [pause for pause in asked if pause is not None]
+    assert min(pauses) == least
+    assert max(pauses) < 2 * least + 4
+    # At most a quarter of them read the same whole second, which is all that the header can say.
+    whole = [int(pause) for pause in pauses]
+    assert max(whole.count(second) for second in whole) <= 25
 
 
 @pytest.mark.parametrize("error_class", EVERY_ERROR)

@@ -2,7 +2,8 @@
 
 A handler takes a request and returns a response; whatever it raises of `scheduler.errors` is
 told by the one table in `scheduler.api.status`. Anything else is a defect: logged in full, told
-as "internal error", and the server lives on.
+as "internal error", and the server lives on. A refusal that may be asked again says after how long
+(`google.rpc.RetryInfo` in the status details), as `Retry-After` does over HTTP.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc_status.rpc_status import to_status
 
 from scheduler import errors
 from scheduler.api.grpc.options import GrpcOptions, RpcObserver
-from scheduler.api.status import grpc_status
+from scheduler.api.status import grpc_status, retry_after_seconds
 from scheduler.deadline import within
 from scheduler.observability.logging import get_logger
 
@@ -78,7 +83,26 @@ Translator = Callable[[errors.SchedulerError], Answer]
 
 
 def plain_answer(error: errors.SchedulerError) -> Answer:
-    return Answer(*grpc_status(error))
+    return detailed_answer(error, *grpc_status(error))
+
+
+def detailed_answer(
+    error: errors.SchedulerError, code: grpc.StatusCode, text: str, details: Sequence[Message] = ()
+) -> Answer:
+    """An answer with these details, and with when to ask again where that helps."""
+    pause = retry_after_seconds(error)
+    if pause is not None:
+        retry = RetryInfo()
+        retry.retry_delay.FromMilliseconds(int(pause * 1000))
+        details = [*details, retry]
+    if not details:
+        return Answer(code, text)
+    packed = [AnyMessage() for _ in details]
+    for slot, detail in zip(packed, details, strict=True):
+        slot.Pack(detail)
+    # A StatusCode's value is (number, name).
+    rich = to_status(Status(code=code.value[0], message=text, details=packed))
+    return Answer(code, text, tuple(rich.trailing_metadata))
 
 
 @dataclass(frozen=True, slots=True)

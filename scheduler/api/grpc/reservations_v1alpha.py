@@ -11,16 +11,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import grpc
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
-from grpc_status.rpc_status import to_status
 
 from scheduler import errors
 from scheduler.api.grpc import reservations_codec as codec
-from scheduler.api.grpc.answering import Answer, Method, invalid, plain_answer
+from scheduler.api.grpc.answering import Answer, Method, detailed_answer, invalid, plain_answer
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
+from scheduler.api.status import grpc_status
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.service.checks import trim
 
@@ -86,30 +83,20 @@ class ReservationsV1Alpha:
 
 def translate(error: errors.SchedulerError) -> Answer:
     """The table's answer, except that a full fleet is RESOURCE_EXHAUSTED, and with details."""
-    answer = plain_answer(error)
     if isinstance(error, errors.NoNodes):
         refusal = v1alpha.Refusal(candidates=error.candidates, reasons=error.reasons)
         about = {reason: str(count) for reason, count in error.reasons.items()}
         info = ErrorInfo(reason="NO_NODES", domain="agentenv.scheduler", metadata=about)
-        return _with_details(grpc.StatusCode.RESOURCE_EXHAUSTED, answer.text, refusal, info)
+        return detailed_answer(error, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc_status(error)[1], [refusal, info])
     if isinstance(error, errors.Conflict):
         recorded = error.facts.get("reservation")
         if isinstance(recorded, Reservation):
             detail = v1alpha.Conflict(reservation=codec.reservation_to(recorded))
-            return _with_details(answer.code, answer.text, detail)
-    return answer
+            return detailed_answer(error, *grpc_status(error), [detail])
+    return plain_answer(error)
 
 
 def _answer(result: ReservationResult) -> v1alpha.ReservationResponse:
     return v1alpha.ReservationResponse(
         reservation=codec.reservation_to(result.reservation), replayed=result.replayed, orphaned=result.orphaned
     )
-
-
-def _with_details(code: grpc.StatusCode, text: str, *details: Message) -> Answer:
-    packed = [AnyMessage() for _ in details]
-    for slot, detail in zip(packed, details, strict=True):
-        slot.Pack(detail)
-    # A StatusCode's value is (number, name).
-    rich = to_status(Status(code=code.value[0], message=text, details=packed))
-    return Answer(code, text, tuple(rich.trailing_metadata))

@@ -27,7 +27,10 @@ _PROBLEMS = {
 PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "model": ProblemAnswer} for status, text in _PROBLEMS.items()
 }
-_RETRY_AFTER = {"description": "Seconds until asking again makes sense", "schema": {"type": "integer"}}
+_RETRY_AFTER = {
+    "description": "Seconds until asking again makes sense; differs from answer to answer, so that callers spread",
+    "schema": {"type": "integer"},
+}
 _SECURITY = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},

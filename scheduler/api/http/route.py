@@ -36,7 +36,7 @@ from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.problems import ERRORS_SHOWN, invalid_parameter
 from scheduler.api.http.views import reservation_view
-from scheduler.api.status import problem, status_of
+from scheduler.api.status import problem, retry_after_seconds, status_of
 from scheduler.domain.duration import DURATION_FORM
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
@@ -157,8 +157,9 @@ def problem_response(error: SchedulerError, request: Request) -> Response:
     """The answer to an error, in the form the caller reads."""
     status = status_of(error)
     headers: dict[str, str] = {}
-    if status.retry_after_seconds is not None:
-        headers["Retry-After"] = str(status.retry_after_seconds)
+    pause = retry_after_seconds(error)
+    if pause is not None:
+        headers["Retry-After"] = str(int(pause))  # the header knows whole seconds only
     if status.http == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="agentenv-scheduler"'
     members = problem(error)
