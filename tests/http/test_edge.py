@@ -176,9 +176,13 @@ async def test_a_deadline_that_is_none_is_refused(fake_api: httpx.AsyncClient, w
     assert answer.json()["errors"][0]["field"] == "X-Request-Timeout"
 
 
-async def test_a_body_that_trickles_in_is_held_to_the_deadline(fake_api: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("begun", [[], [b'{"method":']], ids=["none of it", "half of it"])
+async def test_a_body_that_does_not_arrive_is_held_to_the_deadline(
+    fake_api: httpx.AsyncClient, begun: list[bytes]
+) -> None:
     async def half() -> object:
-        yield b'{"method":'
+        for part in begun:
+            yield part
         await asyncio.Event().wait()
 
     headers = {"X-Request-Timeout": "20ms", "Content-Type": "application/json"}

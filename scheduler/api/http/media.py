@@ -56,19 +56,14 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
     announced = request.headers.get("content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > most_bytes:
         raise _too_large(most_bytes)
-    message = await _next_part(request)
-    part: bytes = message.get("body", b"")
-    if len(part) > most_bytes:
-        raise _too_large(most_bytes)
-    if not message.get("more_body", False):
-        return part
-    parts, size = [part], len(part)
+    parts, size, more = [], 0, True
     try:
-        # A sender that trickles its body is held to the request's deadline like any other wait.
+        # A sender that trickles its body, or never begins it, is held to the request's deadline like any other wait.
         async with asyncio.timeout(deadline.remaining_ms(default=60_000) / 1000):
-            while message.get("more_body", False):
+            while more:
                 message = await _next_part(request)
-                part = message.get("body", b"")
+                part: bytes = message.get("body", b"")
+                more = message.get("more_body", False)
                 size += len(part)
                 if size > most_bytes:
                     raise _too_large(most_bytes)
