@@ -7,6 +7,9 @@
     │   └── AssignmentRefused     invalid_request    that node is not listed with that endpoint
     ├── UnsupportedMediaType      unsupported_media_type
     ├── PayloadTooLarge           payload_too_large
+    ├── HeadTooLarge              head_too_large     too many bytes or headers before the body
+    │   └── UriTooLong            uri_too_long       of those the request line alone
+    ├── HeadTimeout               head_timeout       the head was not whole in time
     ├── Unauthorized              unauthorized       no key, or none we know
     ├── Forbidden                 forbidden          the key's role does not reach this call
     ├── NotFound                  not_found
@@ -85,6 +88,20 @@ class UnsupportedMediaType(SchedulerError):
 
 class PayloadTooLarge(SchedulerError):
     code = "payload_too_large"
+
+
+class HeadTooLarge(SchedulerError):
+    """Of a request whose headers have not been looked at."""
+
+    code = "head_too_large"
+
+
+class UriTooLong(HeadTooLarge):
+    code = "uri_too_long"
+
+
+class HeadTimeout(SchedulerError):
+    code = "head_timeout"
 
 
 class Unauthorized(SchedulerError):

@@ -52,6 +52,10 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             body_bytes_max=values["http.body_bytes_max"],
             in_flight_max=values["http.in_flight_max"],
             metrics_need_admin=values["http.metrics_need_admin"],
+            connections_max=values["http.connections_max"],
+            head_bytes_max=values["http.head_bytes_max"],
+            head_timeout_ms=values["http.head_timeout"],
+            idle_timeout_ms=values["http.idle_timeout"],
         ),
         grpc=GrpcSettings(
             # Query-only speaks gRPC and nothing else; it cannot be without it.

@@ -74,6 +74,11 @@ class HttpSettings:
     body_bytes_max: int = 8 * 1024 * 1024
     in_flight_max: int = 1024
     metrics_need_admin: bool = False
+    # These hold on the port of the metrics too.
+    connections_max: int | None = None
+    head_bytes_max: int = 16 * 1024
+    head_timeout_ms: int = 10_000
+    idle_timeout_ms: int = 75_000
 
 
 @dataclass(frozen=True, slots=True)

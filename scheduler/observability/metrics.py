@@ -39,6 +39,7 @@ _STATUS_LABEL_BY_CODE = {
     "store_unavailable": "unavailable",
     "not_rebuilt": "unavailable",
     "deadline_exceeded": "deadline_exceeded",
+    "head_timeout": "deadline_exceeded",
 }
 
 

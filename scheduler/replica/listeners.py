@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import uvicorn
 
 from scheduler.config import GrpcSettings, HttpSettings, ListenAddress, Settings, TlsSettings
 from scheduler.errors import ConfigurationError
+from scheduler.replica.connections import ConnectionLimits, Connections, Door
+from scheduler.replica.descriptors import connection_limits
+from scheduler.replica.heads import BoundedProtocol
 
 if TYPE_CHECKING:
     from scheduler.api.grpc.server import GrpcServer
@@ -21,7 +26,8 @@ if TYPE_CHECKING:
 
 ANYONE = "anyone who can reach it: the network alone guards it"
 _BACKLOG = 2048
-_KEEP_ALIVE_SECONDS = 75
+# Fewer requests are answered at once than connections are held, so that there is always one to give way.
+_CONNECTIONS_BESIDE_REQUESTS = 16
 
 
 class Listener(Protocol):
@@ -46,13 +52,14 @@ def open_doors(services: Services, settings: Settings) -> list[Listener]:
     ConfigurationError, with nothing left bound, when one cannot be had."""
     doors: list[Listener] = []
     query_only = settings.replica.query_only
+    api_limits, metrics_limits = connection_limits(settings)
     with contextlib.ExitStack() as opened:
         if not query_only:
             sock = opened.enter_context(bind(settings.http.listen, "http.port"))
-            doors.append(http_listener(services, settings.http, sock))
+            doors.append(http_listener(services, settings.http, sock, api_limits))
         if settings.metrics.enabled:
             sock = opened.enter_context(bind(settings.metrics.listen, "metrics_listen_addr"))
-            doors.append(metrics_listener(services, sock))
+            doors.append(metrics_listener(services, sock, metrics_limits))
         if settings.grpc.enabled:
             # gRPC's own words for a taken port fill a screen; ours come first.
             bind(settings.grpc.listen, "grpc_listen_addr").close()
@@ -89,25 +96,49 @@ class _Server(uvicorn.Server):
 
 
 class HttpListener:
-    """An ASGI application on a socket, by uvicorn."""
+    """An ASGI application on a socket: uvicorn answers, a door of ours lets in."""
 
-    def __init__(self, name: str, app: Callable[..., Any], sock: socket.socket, tls: TlsSettings | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        app: Callable[..., Any],
+        sock: socket.socket,
+        limits: ConnectionLimits,
+        tls: TlsSettings | None = None,
+    ) -> None:
         self.name = name
         self.callers = ANYONE
         host, port = sock.getsockname()[:2]
         self.address = f"{'https' if tls else 'http'}://{ListenAddress(host, port)}"
         self._socket = sock
-        self._server = _Server(_uvicorn_config(app, tls))
+        self._limits = limits
+        self._connections = Connections(limits.connections_max)
+        protocol = functools.partial(bounded_protocol(), limits=limits, connections=self._connections)
+        self._server = _Server(_uvicorn_config(app, tls, protocol))
         self._serving: asyncio.Task[None] | None = None
+        self._door: Door | None = None
 
     async def start(self) -> None:
         """Returns when requests are answered."""
-        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]), name=f"{self.name} listener")
+        # Windows' event loop cannot say when somebody knocks: there uvicorn lets in whoever comes.
+        own_door = sys.platform != "win32"
+        sockets = [] if own_door else [self._socket]
+        self._serving = asyncio.create_task(self._server.serve(sockets=sockets), name=f"{self.name} listener")
         while not self._server.started:
             if self._serving.done():
                 await self._serving
                 raise RuntimeError(f"the {self.name} listener ended before it began")
             await asyncio.sleep(0.01)
+        if own_door:
+            tls = self._server.config.ssl
+            self._door = Door(self._socket, self._connections, self._new_protocol, tls, self._limits)
+            self._door.open()
+
+    def _new_protocol(self) -> BoundedProtocol:
+        server = self._server
+        protocol: Any = server.config.http_protocol_class
+        made: BoundedProtocol = protocol(server.config, server.server_state, server.lifespan.state)
+        return made
 
     async def drain(self) -> None:
         """`/readyz` tells; nothing to do at the door."""
@@ -116,13 +147,28 @@ class HttpListener:
         if self._serving is None:
             self._socket.close()
             return
+        if self._door is not None:
+            await self._door.close()
         # uvicorn counts whole seconds; 0 would mean that it waits for ever.
         self._server.config.timeout_graceful_shutdown = max(1, math.ceil(grace_seconds))
         self._server.should_exit = True
         await self._serving
 
 
-def _uvicorn_config(app: Callable[..., Any], tls: TlsSettings | None) -> uvicorn.Config:
+def bounded_protocol() -> type[BoundedProtocol]:
+    """On httptools where it installs, else on h11."""
+    try:
+        from scheduler.replica.heads_httptools import BoundedHttpTools
+    except ImportError:
+        from scheduler.replica.heads_h11 import BoundedH11
+
+        return BoundedH11
+    return BoundedHttpTools
+
+
+def _uvicorn_config(
+    app: Callable[..., Any], tls: TlsSettings | None, protocol: Callable[..., BoundedProtocol]
+) -> uvicorn.Config:
     secured: dict[str, Any] = {}
     if tls is not None:
         secured = {"ssl_certfile": str(tls.cert_file), "ssl_keyfile": str(tls.key_file)}
@@ -130,40 +176,42 @@ def _uvicorn_config(app: Callable[..., Any], tls: TlsSettings | None) -> uvicorn
             secured |= {"ssl_ca_certs": str(tls.client_ca_file), "ssl_cert_reqs": ssl.CERT_REQUIRED}
     return uvicorn.Config(
         app,
+        http=cast("type[asyncio.Protocol]", protocol),  # uvicorn only calls it
         log_config=None,  # one pipe for all logs: scheduler.observability.logging
         access_log=False,  # the HTTP layer logs requests, with their id
         ws="none",
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         backlog=_BACKLOG,
         **secured,
     )
 
 
-def http_listener(services: Services, settings: HttpSettings, sock: socket.socket) -> HttpListener:
+def http_listener(
+    services: Services, settings: HttpSettings, sock: socket.socket, limits: ConnectionLimits
+) -> HttpListener:
     """The API and the console. Raises ConfigurationError when the file of API keys is broken."""
     from scheduler.access import KeyRing
     from scheduler.api.http import HttpOptions, create_app
 
     options = HttpOptions(
         body_bytes_max=settings.body_bytes_max,
-        in_flight_max=settings.in_flight_max,
+        in_flight_max=min(settings.in_flight_max, limits.connections_max - _CONNECTIONS_BESIDE_REQUESTS),
         request_timeout_ms=settings.request_timeout_ms,
         metrics_need_admin=settings.metrics_need_admin,
     )
     keys = KeyRing(settings.api_keys_file) if settings.api_keys_file else None
-    listener = HttpListener("HTTP", create_app(services, options=options, keys=keys), sock, settings.tls)
+    listener = HttpListener("HTTP", create_app(services, options=options, keys=keys), sock, limits, settings.tls)
     if keys is not None:
         listener.callers = "by API key"
     return listener
 
 
-def metrics_listener(services: Services, sock: socket.socket) -> HttpListener:
+def metrics_listener(services: Services, sock: socket.socket, limits: ConnectionLimits) -> HttpListener:
     """Prometheus' page on any path, as AgentENV's scrape configurations expect."""
     from scheduler.api.http import create_metrics_app
 
-    return HttpListener("metrics", create_metrics_app(services), sock)
+    return HttpListener("metrics", create_metrics_app(services), sock, limits)
 
 
 class GrpcListener:

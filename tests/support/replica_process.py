@@ -17,17 +17,18 @@ from typing import Any, Self
 import httpx
 
 ROOT = Path(__file__).parents[2]
-# Limits for what has gone wrong: on a machine that has other work, everything takes several times as long.
-START_SECONDS = 60.0
-STOP_SECONDS = 60.0
-PATIENCE_SECONDS = 60.0
+START_SECONDS = 20.0
+STOP_SECONDS = 20.0
 
 
 class ReplicaProcess:
     """Started by `start()` or `with`; ended by its process id. `log` holds every event so far."""
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *arguments: str, environment: dict[str, str] | None = None, descriptors_max: int | None = None
+    ) -> None:
         self.arguments: Sequence[str] = arguments
+        self.descriptors_max = descriptors_max
         self.environment = environment or {}
         self.process: subprocess.Popen[str] | None = None
         self.log: list[dict[str, Any]] = []
@@ -44,8 +45,11 @@ class ReplicaProcess:
         """Start it and wait for nothing."""
         ports = ["--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
+        limited: list[str] = []
+        if self.descriptors_max is not None:
+            limited = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "scheduler", "serve", "--log-format", "json", *ports, *self.arguments],
+            [*limited, sys.executable, "-m", "scheduler", "serve", "--log-format", "json", *ports, *self.arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -88,7 +92,7 @@ class ReplicaProcess:
     def metrics_url(self) -> str:
         return str(self.listening["metrics"])
 
-    def wait_for_event(self, message: str, seconds: float = PATIENCE_SECONDS, **fields: Any) -> dict[str, Any]:
+    def wait_for_event(self, message: str, seconds: float = 15.0, **fields: Any) -> dict[str, Any]:
         """The first event of this name and with these fields, now or soon."""
 
         def found() -> dict[str, Any] | None:
@@ -111,14 +115,14 @@ class ReplicaProcess:
     def output(self) -> str:
         return "\n".join([*map(json.dumps, self.log), *self.other_lines])
 
-    def wait_until_ready(self, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_until_ready(self, seconds: float = 15.0) -> None:
         self.wait_for_status("/readyz", 200, seconds)
 
-    def wait_for_status(self, path: str, status: int, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+    def wait_for_status(self, path: str, status: int, seconds: float = 15.0) -> dict[str, Any]:
         """Ask until it answers so; the last answer is in the error otherwise."""
         deadline = time.monotonic() + seconds
         while True:
-            response = httpx.get(self.url + path, timeout=30.0)
+            response = httpx.get(self.url + path, timeout=10.0)
             if response.status_code == status:
                 body: dict[str, Any] = response.json()
                 return body

@@ -1,0 +1,62 @@
+"""The bounded protocol on httptools; a module of its own, because httptools does not install everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from scheduler.replica.heads import BoundedProtocol
+
+
+class BoundedHttpTools(BoundedProtocol, HttpToolsProtocol):
+    """The parser calls back for what it has found; an exception from there ends the connection with its problem."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._in_message = False
+        self._head_whole = False
+        self._header_count = 0
+
+    def on_message_begin(self) -> None:
+        self._in_message, self._head_whole, self._header_count = True, False, 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_count += 1
+        if self._header_count > self._limits.headers_max:
+            self._fault = self._too_many_headers()
+            raise self._fault
+        # Trailers come by the same way. They are counted and left out: a header is what came before the body.
+        if not self._head_whole:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._head_whole = True
+        self._went_on()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._went_on()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_message = False
+        self._went_on()
+        super().on_message_complete()
+
+    @property
+    def _between_messages(self) -> bool:
+        return not self._in_message
+
+    @property
+    def _in_body(self) -> bool:
+        return self._in_message and self._head_whole
+
+    @property
+    def _another_waits(self) -> bool:
+        return bool(self.pipeline)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._answered()
