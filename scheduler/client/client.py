@@ -6,31 +6,58 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import Literal, TypedDict, Unpack
 from urllib.parse import quote
 
 import httpx
 
 from scheduler.client import wire
-from scheduler.client.placement import NodeRefused, Placement
+from scheduler.client.background import Background
+from scheduler.client.calls import Calls, Patience, Question, Sleep
+from scheduler.client.errors import NodeRefused
+from scheduler.client.placement import Deadline, Key, Placement, Stop
 from scheduler.domain.duration import format_duration
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Decision, Hint
 from scheduler.domain.reservation import Lifecycle, ReservationResult
-from scheduler.errors import DeadlineExceeded, NotRebuilt, Overloaded, SchedulerError, StoreUnavailable
+from scheduler.errors import InvalidRequest, NoNodes, SchedulerError
 
-Sleep = Callable[[float], Awaitable[None]]
+Cause = Literal["caller", "node_refused"]
 
-# Asking again is safe for these: every call is idempotent by its key or its id.
-_WORTH_ASKING_AGAIN = (StoreUnavailable, Overloaded, NotRebuilt, DeadlineExceeded)
-_LONGEST_PAUSE_SECONDS = 5.0
+
+class CreateOptions(TypedDict, total=False):
+    """`sandbox_id`: the name that the caller gives the sandbox; the ledger then knows it before the node does.
+    `timeout_seconds`: the deadline of the whole create, whatever it is waiting for; none by default."""
+
+    reservation_ttl_ms: int | None
+    sandbox_id: str | None
+    timeout_seconds: float | None
+
+
+class PlaceOptions(TypedDict, total=False):
+    """`timeout_seconds` bounds the schedule and how long a confirm is waited for, together."""
+
+    reservation_ttl_ms: int | None
+    exclude_nodes: tuple[str, ...]
+    idempotency_key: str | None
+    sandbox_id: str | None
+    timeout_seconds: float | None
+
+
+class ScheduleOptions(TypedDict, total=False):
+    lifecycle: Lifecycle
+    reservation_ttl_ms: int | None
+    exclude_nodes: tuple[str, ...]
+    idempotency_key: str | None
+    sandbox_id: str | None
+    patience: Patience | None
 
 
 class SchedulerClient:
     """Calls one scheduler address (a balancer in front of the replicas, usually).
 
-    A call that fails on the way, or that the server asks to repeat, is repeated up to `attempts` times;
-    `timeout_seconds` bounds each of them."""
+    A call that fails on the way, or that the server asks to repeat, is repeated up to `attempts` times within
+    `timeout_seconds` in all, pauses included. Repeating is safe: every call is idempotent by its key or its id."""
 
     def __init__(
         self,
@@ -44,8 +71,10 @@ class SchedulerClient:
     ) -> None:
         headers = {"Accept": "application/json"} | ({"X-API-Key": api_key} if api_key else {})
         self._http = httpx.AsyncClient(base_url=base_url, headers=headers, timeout=timeout_seconds, transport=transport)
-        self._attempts = attempts
-        self._sleep = sleep
+        self._calls = Calls(self._http, sleep)
+        self._patience = Patience(timeout_seconds, attempts)
+        self._background = Background()
+        self.timeout_seconds = timeout_seconds
 
     async def __aenter__(self) -> SchedulerClient:
         return self
@@ -56,108 +85,127 @@ class SchedulerClient:
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        """Waits up to `timeout_seconds` for confirms and cancels that are still under way."""
+        try:
+            await self._background.finish(self.timeout_seconds)
+        finally:
+            await self._http.aclose()
 
     async def create(
         self,
         hint: Hint,
         start: Callable[[NodeAddress], Awaitable[str]],
         *,
+        stop: Stop | None = None,
         nodes_tried_max: int = 3,
-        reservation_ttl_ms: int | None = None,
+        **options: Unpack[CreateOptions],
     ) -> str:
         """Places, starts and confirms one sandbox; answers its id.
 
-        `start` creates it on the node it is given and answers the sandbox id. When it raises NodeRefused the
-        reservation is cancelled and another node tried, up to `nodes_tried_max`; any other error cancels
-        and is raised. Raises NoNodes when no (further) node may be chosen."""
+        `start(node)` creates it there and answers the sandbox id. When it raises NodeRefused the reservation is
+        cancelled and another node tried, up to `nodes_tried_max`. Any other error leaves open whether the
+        sandbox runs: OutcomeUnknown, and nothing is cancelled.
+
+        `stop(node, sandbox_id)` is called when the ledger refuses the sandbox for good (its reservation was
+        cancelled, or the id belongs to another one); Conflict is raised then. Raises NoNodes when no (further)
+        node may be chosen."""
+        deadline = Deadline(options.get("timeout_seconds"))
+        asking = PlaceOptions(
+            reservation_ttl_ms=options.get("reservation_ttl_ms"), sandbox_id=options.get("sandbox_id")
+        )
         refused: list[str] = []
         while True:
-            placing = self.place(hint, reservation_ttl_ms=reservation_ttl_ms, exclude_nodes=tuple(refused))
             try:
-                async with placing as placement:
-                    sandbox_id = await start(placement.node)
-                    await placement.confirm(sandbox_id)
+                async with self._placement(hint, deadline, {**asking, "exclude_nodes": tuple(refused)}) as placement:
+                    sandbox_id = await placement.start(start)
+                    await placement.confirm(sandbox_id, stop=stop)
                     return sandbox_id
             except NodeRefused:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    # `start` made a refusal of it; whoever cancelled this task still wants it to end.
+                    raise asyncio.CancelledError from None
                 refused.append(placement.node.node_id)
                 if len(refused) >= nodes_tried_max:
                     raise
 
-    def place(
-        self,
-        hint: Hint,
-        *,
-        reservation_ttl_ms: int | None = None,
-        exclude_nodes: tuple[str, ...] = (),
-        idempotency_key: str | None = None,
-    ) -> Placement:
-        """A placement to be entered with `async with`; what is left unconfirmed is cancelled."""
-        key = idempotency_key or new_idempotency_key()
+    def place(self, hint: Hint, **options: Unpack[PlaceOptions]) -> Placement:
+        """A placement to be entered with `async with`; its module says what becomes of an unconfirmed one."""
+        return self._placement(hint, Deadline(options.get("timeout_seconds")), options)
+
+    def _placement(self, hint: Hint, deadline: Deadline, options: PlaceOptions) -> Placement:
+        given = options.get("idempotency_key")
+        key = Key(given or new_idempotency_key(), given=given is not None)
 
         async def decide() -> Decision:
             return await self.schedule(
-                hint, reservation_ttl_ms=reservation_ttl_ms, exclude_nodes=exclude_nodes, idempotency_key=key
+                hint,
+                reservation_ttl_ms=options.get("reservation_ttl_ms"),
+                exclude_nodes=options.get("exclude_nodes", ()),
+                idempotency_key=key.text,
+                sandbox_id=options.get("sandbox_id"),
+                patience=Patience(deadline.at_most(self._patience.seconds), self._patience.attempts),
             )
 
-        return Placement(self, key, decide)
+        return Placement(self, self._background, key, decide, deadline)
 
-    async def schedule(
-        self,
-        hint: Hint | None = None,
-        *,
-        lifecycle: Lifecycle = Lifecycle.EXPLICIT,
-        reservation_ttl_ms: int | None = None,
-        exclude_nodes: tuple[str, ...] = (),
-        idempotency_key: str | None = None,
-    ) -> Decision:
+    async def schedule(self, hint: Hint | None = None, **options: Unpack[ScheduleOptions]) -> Decision:
         """A node, and for a hint a reservation on it. Without a key of the caller's own one is made, so that a
-        repetition after a lost answer finds what the first attempt did."""
-        body = wire.schedule_body(hint, lifecycle, reservation_ttl_ms, exclude_nodes)
-        headers = {} if hint is None else {"Idempotency-Key": idempotency_key or new_idempotency_key()}
-        return wire.decision(await self._call("POST", "/v1/schedule", body, headers))
+        repetition after a lost answer finds what the first attempt did; an error carries the key in its facts."""
+        body = wire.schedule_body(
+            hint,
+            options.get("lifecycle", Lifecycle.EXPLICIT),
+            options.get("reservation_ttl_ms"),
+            options.get("exclude_nodes", ()),
+            options.get("sandbox_id"),
+        )
+        key = options.get("idempotency_key") or new_idempotency_key()
+        headers = {} if hint is None else {"Idempotency-Key": key}
+        question = Question("POST", "/v1/schedule", body, headers)
+        try:
+            return await self._calls.ask(question, wire.decision, options.get("patience") or self._patience)
+        except SchedulerError as error:
+            if hint is not None and not isinstance(error, NoNodes):
+                error.facts.setdefault("idempotency_key", key)
+            raise
 
-    async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
-        path = f"/v1/reservations/{_segment(reservation_id)}/confirm"
-        return wire.reservation_result(await self._call("POST", path, {"sandbox_id": sandbox_id}))
+    async def confirm(
+        self, reservation_id: str, sandbox_id: str, *, patience: Patience | None = None
+    ) -> ReservationResult:
+        body = {"sandbox_id": sandbox_id}
+        question = Question("POST", f"/v1/reservations/{_segment(reservation_id)}/confirm", body)
+        return await self._calls.ask(question, wire.reservation_result, patience or self._patience)
 
-    async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
+    async def cancel(self, reservation_id: str, reason: str = "", *, cause: Cause = "caller") -> ReservationResult:
+        """`cause` node_refused: the node would not create it, so the scheduler may avoid the node for a while."""
         path = f"/v1/reservations/{_segment(reservation_id)}/cancel"
-        return wire.reservation_result(await self._call("POST", path, {"reason": reason}))
+        plain = Question("POST", path, {"reason": reason})
+        if cause == "caller":
+            return await self._calls.ask(plain, wire.reservation_result, self._patience)
+        question = Question("POST", path, {"reason": reason, "cause": cause})
+        try:
+            return await self._calls.ask(question, wire.reservation_result, self._patience)
+        except InvalidRequest as error:
+            if not any(broken.get("field") == "cause" for broken in error.facts["errors"]):
+                raise
+            # A replica of 0.1 knows no cause; the capacity must be free all the same.
+            return await self._calls.ask(plain, wire.reservation_result, self._patience)
 
     async def cancel_by_key(self, idempotency_key: str, reason: str = "") -> None:
         """Also before the schedule has arrived: that key is then refused."""
         body = {"idempotency_key": idempotency_key, "reason": reason}
-        await self._call("POST", "/v1/reservations/cancel", body)
+        await self._calls.ask(Question("POST", "/v1/reservations/cancel", body), dict, self._patience)
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
-        path = f"/v1/reservations/{_segment(reservation_id)}/renew"
-        return wire.reservation_result(await self._call("POST", path, {"ttl": format_duration(ttl_ms)}))
+        question = Question(
+            "POST", f"/v1/reservations/{_segment(reservation_id)}/renew", {"ttl": format_duration(ttl_ms)}
+        )
+        return await self._calls.ask(question, wire.reservation_result, self._patience)
 
     async def lookup(self, sandbox_id: str) -> NodeAddress:
         """Where a sandbox runs. Raises NotFound."""
-        answer = await self._call("GET", f"/v1/bindings/{_segment(sandbox_id)}")
-        return NodeAddress(answer["node"]["node_id"], answer["node"]["endpoint"])
-
-    async def _call(
-        self, method: str, path: str, body: dict[str, Any] | None = None, headers: dict[str, str] | None = None
-    ) -> dict[str, Any]:
-        for attempt in range(1, self._attempts + 1):
-            pause = min(0.1 * 2**attempt, _LONGEST_PAUSE_SECONDS)
-            try:
-                answer = await self._http.request(method, path, json=body, headers=headers)
-            except httpx.TransportError as error:
-                failure: SchedulerError = StoreUnavailable(f"the scheduler was not reached ({type(error).__name__})")
-            else:
-                if answer.is_success:
-                    content: dict[str, Any] = answer.json()
-                    return content
-                failure = _failure(answer)
-                pause = _asked_pause(answer, pause)
-            if not isinstance(failure, _WORTH_ASKING_AGAIN) or attempt == self._attempts:
-                raise failure
-            await self._sleep(pause)
-        raise AssertionError("attempts must be at least 1")
+        question = Question("GET", f"/v1/bindings/{_segment(sandbox_id)}")
+        return await self._calls.ask(question, wire.bound_node, self._patience)
 
 
 def new_idempotency_key() -> str:
@@ -167,19 +215,3 @@ def new_idempotency_key() -> str:
 def _segment(identity: str) -> str:
     """An id as one segment of a path, whatever it holds."""
     return quote(identity, safe="")
-
-
-def _failure(answer: httpx.Response) -> SchedulerError:
-    try:
-        problem = answer.json()
-    except ValueError:
-        problem = None
-    if isinstance(problem, dict) and "code" in problem:
-        return wire.error(problem)
-    # Not from the scheduler: a balancer without a healthy replica, most likely.
-    return StoreUnavailable(f"an answer with status {answer.status_code} that is no problem document")
-
-
-def _asked_pause(answer: httpx.Response, otherwise: float) -> float:
-    asked = answer.headers.get("retry-after", "")
-    return min(float(asked), _LONGEST_PAUSE_SECONDS) if asked.isdecimal() else otherwise

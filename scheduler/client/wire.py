@@ -47,13 +47,19 @@ _RESERVATION_FIELDS = frozenset(field.name for field in fields(Reservation))
 
 
 def schedule_body(
-    hint: Hint | None, lifecycle: Lifecycle, reservation_ttl_ms: int | None, exclude_nodes: tuple[str, ...]
+    hint: Hint | None,
+    lifecycle: Lifecycle,
+    reservation_ttl_ms: int | None,
+    exclude_nodes: tuple[str, ...],
+    sandbox_id: str | None,
 ) -> dict[str, Any]:
     body: dict[str, Any] = {"lifecycle": lifecycle.value, "exclude_nodes": list(exclude_nodes)}
     if hint is not None:
         body["hint"] = _hint_body(hint)
     if reservation_ttl_ms is not None:
         body["reservation_ttl"] = format_duration(reservation_ttl_ms)
+    if sandbox_id is not None:
+        body["sandbox_id"] = sandbox_id
     return body
 
 
@@ -72,6 +78,10 @@ def decision(answer: Mapping[str, Any]) -> Decision:
         degraded=answer["degraded"],
         reservation=None if answer["reservation"] is None else reservation(answer["reservation"]),
     )
+
+
+def bound_node(answer: Mapping[str, Any]) -> NodeAddress:
+    return NodeAddress(answer["node"]["node_id"], answer["node"]["endpoint"])
 
 
 def reservation(answer: Mapping[str, Any]) -> Reservation:

@@ -14,7 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from scheduler.errors import ConfigurationError
@@ -87,11 +87,9 @@ class ScriptLibrary:
 
     @classmethod
     def load(cls, *, shebang: bool = False) -> ScriptLibrary:
-        """The product's own scripts, every one of them put together, so that a broken one is found at the start."""
-        library = cls(find_folder(), shebang=shebang)
-        for _ in library:
-            pass
-        return library
+        """The product's own scripts, every one of them put together, so that a broken one is found at the start.
+        Read once in the life of a process: whoever opens many ledgers in it shares them."""
+        return _loaded(find_folder(), shebang)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,3 +156,11 @@ class ScriptLibrary:
 
     def _shown(self, path: Path) -> str:
         return f"lua/{path.relative_to(self.folder).as_posix()}"
+
+
+@cache
+def _loaded(folder: Path, shebang: bool) -> ScriptLibrary:
+    library = ScriptLibrary(folder, shebang=shebang)
+    for _ in library:
+        pass
+    return library

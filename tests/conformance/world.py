@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scheduler.config.kinds import choice
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.store.options import StoreOptions
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.relay import Relay
@@ -16,6 +17,9 @@ from tests.support.relay import Relay
 if TYPE_CHECKING:
     from scheduler.service import Services
     from scheduler.store.ledger import Ledger
+
+# How long a call waits for a store that a case took away.
+IMPATIENT_MS = 300
 
 # Cases of these areas need an option that is off unless an operator turns it on.
 AREA_SETTINGS: Mapping[str, Mapping[str, Any]] = {"locality_extension": {"locality_enabled": True}}
@@ -66,6 +70,7 @@ class StoreSwitch:
     """
 
     def __init__(self, backend: Backend) -> None:
+        self.ledger: Ledger | None = None
         self._backend = backend
         self._relay = Relay(backend.server.port) if backend.server else None
 
@@ -74,16 +79,24 @@ class StoreSwitch:
         return (await self._relay.start()).address if self._relay else None
 
     def down(self) -> None:
+        self._be_patient(IMPATIENT_MS)
         if self._relay:
             self._relay.down()
         elif self._backend.fake_server:
             self._backend.fake_server.connected = False
 
     def up(self) -> None:
+        self._be_patient(StoreOptions().operation_timeout_ms)
         if self._relay:
             self._relay.up()
         elif self._backend.fake_server:
             self._backend.fake_server.connected = True
+
+    def _be_patient(self, operation_timeout_ms: int) -> None:
+        """Only while the store is away: with it, a call on a busy machine may take its time."""
+        if self.ledger:
+            client = self.ledger.client
+            client.options = replace(client.options, operation_timeout_ms=operation_timeout_ms)
 
     async def stop(self) -> None:
         self.up()
@@ -108,9 +121,9 @@ class World:
         clock = VirtualClock()
         switch = StoreSwitch(backend) if with_switch else None
         redis_addr = await switch.start() if switch else None
-        # A case that takes the store away need not wait long to be told so.
-        patience: dict[str, Any] = {"operation_timeout_ms": 300} if with_switch else {}
-        ledger = await backend.open(clock=clock, redis_addr=redis_addr, **patience)
+        ledger = await backend.open(clock=clock, redis_addr=redis_addr)
+        if switch:
+            switch.ledger = ledger
         await put_settings(ledger, settings)
         return cls(backend, clock, ledger, build_services(ledger), switch)
 

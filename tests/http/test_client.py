@@ -49,7 +49,7 @@ async def test_create_places_starts_and_confirms(client: SchedulerClient, api: h
     assert await states(api) == ["confirmed"]
 
 
-async def test_a_node_that_refuses_is_left_out_and_its_promise_given_back(
+async def test_a_node_that_refuses_is_left_out_and_its_reservation_cancelled(
     client: SchedulerClient, api: httpx.AsyncClient, two_nodes: list[str]
 ) -> None:
     tried: list[str] = []
@@ -66,7 +66,7 @@ async def test_a_node_that_refuses_is_left_out_and_its_promise_given_back(
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_when_every_node_refuses_nothing_stays_promised(client: SchedulerClient, api: httpx.AsyncClient) -> None:
+async def test_when_every_node_refuses_nothing_stays_reserved(client: SchedulerClient, api: httpx.AsyncClient) -> None:
     async def start(node: NodeAddress) -> str:
         raise NodeRefused
 
@@ -79,7 +79,7 @@ async def test_when_every_node_refuses_nothing_stays_promised(client: SchedulerC
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_a_block_that_crashes_or_forgets_gives_its_promise_back(
+async def test_a_block_that_ends_before_it_looked_at_its_node_is_cancelled(
     client: SchedulerClient, api: httpx.AsyncClient
 ) -> None:
     with pytest.raises(ZeroDivisionError):
@@ -91,7 +91,7 @@ async def test_a_block_that_crashes_or_forgets_gives_its_promise_back(
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_a_cancelled_task_gives_its_promise_back_and_stays_cancelled(
+async def test_a_task_cancelled_before_it_looked_at_its_node_cancels_and_stays_cancelled(
     client: SchedulerClient, api: httpx.AsyncClient
 ) -> None:
     entered = asyncio.Event()
@@ -182,7 +182,8 @@ async def test_the_server_says_how_long_to_pause_and_the_client_gives_up_in_the_
     answer = httpx.Response(503, json=problem, headers={"Retry-After": "2"})
     error, pauses = await answering(answer, attempts=3)
     assert isinstance(error, StoreUnavailable)
-    assert pauses == [2.0, 2.0]
+    assert len(pauses) == 2
+    assert all(2.0 <= pause <= 4.0 for pause in pauses)
 
 
 async def test_a_refusal_is_an_answer_and_not_asked_again() -> None:

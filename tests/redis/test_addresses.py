@@ -16,6 +16,7 @@ from scheduler.store.client import StoreClient
 from tests.redis.certificates import Certificates
 from tests.redis.conftest import SETTINGS, Connect
 from tests.support.servers import RedisServer, find_server_program, free_port
+from tests.support.topologies import wait_for
 
 
 class TlsServer(RedisServer):
@@ -153,9 +154,8 @@ async def test_the_shebang_turns_a_stray_write_into_an_error(connect_to: Connect
     with RedisServer(["--cluster-enabled", "yes", "--cluster-port", str(free_port())]) as server:
         with server.client() as looker:
             looker.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            while looker.cluster("info")["cluster_state"] != "ok":
-                pass
-        strict = await connect_to(server.address, shebang=True, operation_timeout_ms=500)
+            wait_for(lambda: looker.cluster("info")["cluster_state"] == "ok", "the cluster to be whole")
+        strict = await connect_to(server.address, shebang=True)
         assert await count(strict) == [b"ok", 1]
         with pytest.raises(SchedulerError, match=r"(?i)slot|undeclared"):
             await strict.run("stray", settings_key=SETTINGS)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from scheduler import deadline
 from scheduler.errors import StoreUnavailable
 from scheduler.store.client import StoreClient
 from scheduler.store.keys import Keys
@@ -92,11 +93,11 @@ async def test_a_member_that_is_gone_makes_its_domains_unavailable_and_no_others
                 looker.config_set("cluster-require-full-coverage", "no")
         lost = cluster.owner(SETTINGS)
         other = next(keys for keys in map(Keys, "abcdefgh") if cluster.owner(keys.settings) is not lost)
-        client = await connect_to(cluster.url, operation_timeout_ms=200)
+        client = await connect_to(cluster.url)
         await count(client)
         await count(client, other.settings)
         lost.kill()
-        with pytest.raises(StoreUnavailable):
+        with deadline.within(0.3), pytest.raises(StoreUnavailable):
             await count(client)
         assert await count(client, other.settings) == [b"ok", 2]
 

@@ -41,7 +41,7 @@ def health_over_tls(address: str, certificates: Certificates, *, shows_certifica
     )
     credentials = grpc.ssl_channel_credentials(certificates.authority.read_bytes(), *mine)
     with grpc.secure_channel(address, credentials) as channel:
-        return int(health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5).status)
+        return int(health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30).status)
 
 
 def test_http_and_grpc_over_tls_let_in_whoever_trusts_them(certificates: Certificates) -> None:

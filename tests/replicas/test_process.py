@@ -23,7 +23,7 @@ NODES = '[{"id": "node-a", "endpoint": "http://10.0.0.7:8000"}]'
 
 def grpc_health(address: str) -> int:
     with grpc.insecure_channel(address) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
         return int(answer.status)
 
 
@@ -34,7 +34,7 @@ def nodes_of(replica: ReplicaProcess) -> list[dict[str, Any]]:
     return nodes
 
 
-def wait_for_nodes(replica: ReplicaProcess, node_ids: list[str], seconds: float = 15.0) -> list[dict[str, Any]]:
+def wait_for_nodes(replica: ReplicaProcess, node_ids: list[str], seconds: float = 60.0) -> list[dict[str, Any]]:
     deadline = time.monotonic() + seconds
     while True:
         response = httpx.get(f"{replica.url}/v1/nodes")
@@ -45,7 +45,7 @@ def wait_for_nodes(replica: ReplicaProcess, node_ids: list[str], seconds: float 
         time.sleep(0.05)
 
 
-def wait_until_in_flight(replica: ReplicaProcess, seconds: float = 10.0) -> None:
+def wait_until_in_flight(replica: ReplicaProcess, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while "agentenv_scheduler_http_in_flight 1.0" not in httpx.get(replica.metrics_url).text:
         assert time.monotonic() < deadline, "the request never arrived"
@@ -139,7 +139,7 @@ def test_a_higher_revision_wins_and_the_others_run_on_it(private_server: RedisSe
         old.wait_until_ready()
         with ReplicaProcess(*address, "--strategy", "least_loaded", "--set", "settings.revision=2") as new:
             new.wait_until_ready()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while (settings := old.wait_for_status("/readyz", 200)["settings"])["strategy"] != "least_loaded":
                 assert time.monotonic() < deadline, settings
                 time.sleep(0.05)
@@ -177,7 +177,7 @@ def test_a_server_that_came_back_without_its_data_is_put_back(private_server: Re
 
 
 def test_a_stopping_replica_first_says_so_and_still_answers() -> None:
-    with ReplicaProcess("--set", "shutdown.drain=3s", "--set", f"nodes={NODES}") as replica:
+    with ReplicaProcess("--set", "shutdown.drain=10m", "--set", f"nodes={NODES}") as replica:
         replica.wait_until_ready()
         url, grpc_address = replica.url, replica.grpc_address
         replica.send(signal.SIGTERM)
@@ -186,25 +186,32 @@ def test_a_stopping_replica_first_says_so_and_still_answers() -> None:
         assert grpc_health(grpc_address) == health_pb2.HealthCheckResponse.NOT_SERVING
         assert httpx.get(f"{url}/healthz").status_code == 200
         assert httpx.get(f"{url}/v1/nodes").status_code == 200
+        replica.send(signal.SIGTERM)  # has seen enough; that a drain ends by itself, the next test sees
         assert replica.wait() == 0
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{url}/healthz")
 
 
+def test_a_drain_ends_by_itself() -> None:
+    with ReplicaProcess("--set", "shutdown.drain=100ms") as replica:
+        assert replica.stop() == 0
+
+
 def test_what_is_in_flight_is_finished(private_server: RedisServer) -> None:
     arguments = ("--redis-addr", private_server.address, "--set", f"nodes={NODES}", "--set", "shutdown.drain=0s")
+    arguments += ("--set", "store.operation_timeout=60s", "--set", "store.attempt_timeout=60s")
     with ReplicaProcess(*arguments) as replica:
         replica.wait_until_ready()
         url, answers = replica.url, []
         httpx.get(replica.metrics_url)  # read from the ledger now, the page needs none of it for a while
         private_server.pause()
-        asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/v1/nodes", timeout=20)))
+        asking = threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/v1/nodes", timeout=60)))
         asking.start()
         wait_until_in_flight(replica)
         replica.send(signal.SIGTERM)
         replica.wait_for_event("stopping")
         private_server.resume()
-        asking.join(20)
+        asking.join(60)
         assert [answer.status_code for answer in answers] == [200]
         assert replica.wait() == 0
 
@@ -245,7 +252,7 @@ def test_query_only_looks_up_and_nothing_else(private_server: RedisServer) -> No
 
 def _call(channel: grpc.Channel, method: str, request: bytes) -> bytes:
     """A raw call: what a client of any origin puts on the wire."""
-    answer: bytes = channel.unary_unary(f"/scheduler.v1.Scheduler/{method}")(request, timeout=5)
+    answer: bytes = channel.unary_unary(f"/scheduler.v1.Scheduler/{method}")(request, timeout=30)
     return answer
 
 

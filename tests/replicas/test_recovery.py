@@ -109,7 +109,7 @@ async def test_nothing_is_answered_by_another_server_before_the_replica_has_look
     await member.join()
     await member.report()
     restart(server)
-    with deadline.within(0.3), pytest.raises(StoreUnavailable, match="another server took over"):
+    with deadline.within(1), pytest.raises(StoreUnavailable, match="another server took over"):
         await member.place()
     assert member.ledger.client.guard.distrusted.is_set()
     await member.join()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -22,8 +23,8 @@ from typing import Any, Self
 
 import redis
 
-START_SECONDS = 10.0
-STOP_SECONDS = 10.0
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
 
 
 class ServerProgramMissing(RuntimeError):
@@ -62,10 +63,15 @@ def _bundled_program() -> Path | None:
 
 
 def free_port() -> int:
-    """A loopback port nobody listens on now. Another process may take it: callers start at once."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A loopback port nobody listens on now, below those that systems give to connections, so that no connection
+    takes it meanwhile. Chosen at random, since other test processes choose at the same time; callers start at once."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port
 
 
@@ -123,7 +129,7 @@ class RedisServer:
             if self.process is not None and self.process.poll() is not None:
                 raise RuntimeError(f"{self.program.name} ended at start:\n{self.log()}")
             try:
-                with self.client(socket_timeout=1.0) as client:
+                with self.client(socket_timeout=5.0) as client:
                     client.ping()
                     return
             except redis.exceptions.RedisError:

@@ -10,7 +10,7 @@ import redis
 
 from tests.support.servers import RedisServer, free_port
 
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 60.0
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = SETTLE_SECONDS) -> None:

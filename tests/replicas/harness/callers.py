@@ -165,7 +165,7 @@ def read_answer(call: str, key: str, began: float, response: httpx.Response) -> 
     )
 
 
-async def eventually(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+async def eventually(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait inside the event loop; the load goes on meanwhile."""
     gives_up_at = time.monotonic() + seconds
     while not condition():
