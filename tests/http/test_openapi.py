@@ -21,7 +21,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
 from scheduler.api.http import create_app
-from scheduler.domain.limits import ID_BYTES_MAX
+from scheduler.domain.limits import ID_BYTES_MAX, SAFE_INTEGER_MAX
 from scheduler.domain.settings import LedgerSettings
 from scheduler.service import build_services
 from scheduler.store.client import StoreOptions
@@ -144,6 +144,15 @@ def sent_path_is_allowed(case: Any) -> bool:
     )
 
 
+def sums_are_allowed(case: Any) -> bool:
+    """Allocated and paused memory are each held to 2^53-1 by the schema, and so is their sum, which it cannot say."""
+    snapshot = case.body.get("snapshot") if isinstance(case.body, dict) else None
+    if not isinstance(snapshot, dict):
+        return True
+    parts = (snapshot.get("allocated_memory_bytes"), snapshot.get("paused_allocated_memory_bytes"))
+    return sum(part for part in parts if isinstance(part, int | float)) <= SAFE_INTEGER_MAX
+
+
 OPERATIONS = [(path, method) for path, methods in PATHS.items() for method in sorted(methods)]
 
 
@@ -160,7 +169,7 @@ def test_what_the_document_allows_and_forbids_is_answered_as_it_says(
     @settings(max_examples=EXAMPLES)
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
-        assume(mode is GenerationMode.NEGATIVE or sent_path_is_allowed(case))
+        assume(mode is GenerationMode.NEGATIVE or (sent_path_is_allowed(case) and sums_are_allowed(case)))
         case.call_and_validate(excluded_checks=excluded)
 
     ask()
