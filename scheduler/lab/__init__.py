@@ -1,10 +1,10 @@
-"""The lab: tools to judge a strategy before using it.
+"""The lab: tools to judge a strategy, and the ledger's accounting, before using them.
 
-    trace ──▶ replay ──▶ surface ──▶ services (in-process) or HTTP ──▶ ledger
-                │  ▲                    ▲
-      placement │  │ decision           │ reports on a virtual clock
-                ▼  │                    │
-              measures ◀── truth ──── fleet of simulated nodes
+    trace ──▶ replay ──────────┐
+    story ──▶ lifecycle ──▶ gateway ──▶ surface ──▶ services (in-process), or HTTP to replicas ──▶ ledger
+                                 │        ▲
+                  creates, ends  ▼        │ reports and events, on a virtual clock or in real time
+              measures, judge ◀── truth ── fleet of simulated nodes
 
 The fleet knows what really runs where; the ledger knows what it was told. Every figure the lab
 prints is taken from the fleet's side, so a strategy cannot look better than it is.

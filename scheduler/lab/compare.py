@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from scheduler.domain.duration import format_duration
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import GroupPlacement, LedgerSettings
-from scheduler.lab.clock import Agenda, VirtualClock
-from scheduler.lab.lifecycle import Ending, LifecycleResult, LifecycleRun, Workload
+from scheduler.lab.clock import Agenda, ConcurrentAgenda, VirtualClock
+from scheduler.lab.gateway import Ending
+from scheduler.lab.lifecycle import LifecycleResult, LifecycleRun, Workload
 from scheduler.lab.replay import Contender, Replay, ReplayOptions, ReplayResult
+from scheduler.lab.replica_processes import replica_processes
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
 from scheduler.lab.surface import InProcess
 from scheduler.lab.trace import Trace
@@ -29,6 +32,15 @@ class Setup:
     settings: LedgerSettings = field(default_factory=LedgerSettings)
     options: ReplayOptions = field(default_factory=ReplayOptions)
     seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Replica processes for a run in real time, in which everything happens `time_scale` times as fast."""
+
+    count: int
+    redis_addr: str
+    time_scale: float = 1.0
 
 
 def contenders(strategies: Sequence[Strategy], group_placements: Sequence[GroupPlacement]) -> list[Contender]:
@@ -60,10 +72,36 @@ async def compare_endings(
     results = []
     for ending in endings:
         agenda = Agenda(VirtualClock())
-        settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
+        settings = LedgerSettings(
+            strategy=Strategy.LEAST_LOADED, placement_reservation_ttl_ms=workload.reservation_ttl_ms
+        )
         async with scratch_ledger(redis_addr, settings, agenda.clock) as ledger:
             ledger.runner.entropy = seeded_entropy(workload.seed)
             run = LifecycleRun(ending, workload, InProcess(build_services(ledger)), agenda)
+            results.append(await run.run(partial(progress, ending.value)))
+    return results
+
+
+async def endings_on_replicas(
+    workload: Workload,
+    endings: Sequence[Ending],
+    replicas: Replicas,
+    progress: Progress = lambda name, done: None,
+) -> list[LifecycleResult]:
+    """The same in real time, on replica processes that share a Redis server."""
+    shortened = workload.shortened(replicas.time_scale)
+    keys = {
+        "strategy": Strategy.LEAST_LOADED.value,
+        "placement_reservation_ttl": format_duration(shortened.reservation_ttl_ms),
+        "http.request_timeout": "30s",
+    }
+    results = []
+    for ending in endings:
+        async with (
+            replica_processes(replicas.count, replicas.redis_addr, keys) as surface,
+            ConcurrentAgenda() as agenda,
+        ):
+            run = LifecycleRun(ending, shortened, surface, agenda)
             results.append(await run.run(partial(progress, ending.value)))
     return results
 

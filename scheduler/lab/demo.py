@@ -22,7 +22,7 @@ from scheduler.domain.node import Node
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.wording import counted
 from scheduler.errors import NoNodes
-from scheduler.lab.clock import PacedAgenda
+from scheduler.lab.clock import PacedAgenda, always
 from scheduler.lab.fleet import FleetOptions
 from scheduler.lab.http_surface import OverHttp
 from scheduler.lab.replay import Contender, Replay, ReplayOptions, ReplayResult
@@ -35,7 +35,7 @@ ORDER = (Strategy.RANDOM, Strategy.ROUND_ROBIN, Strategy.GROUPED_ROUND_ROBIN, St
 BURST = 64
 BURST_MS = 2_000
 GROUP_SIZE = 10
-FLEET = FleetOptions(report_interval_ms=400, boot_ms=250)
+FLEET = FleetOptions(report_interval=always(400), boot=always(250))
 REFRESH_SECONDS = 0.15
 
 

@@ -5,7 +5,9 @@ report all at once). With `idle_reports` off, a beat at which nothing has change
 report would say what the last one said. Two things follow. The ledger must not take the silence
 for an outage, so a run with idle reports off is given a `report_ttl` longer than the run. And a
 sandbox that came and went between two reports leaves a reservation that only a later report can
-settle, so its node goes on reporting for `settle_ms` after that.
+settle, so its node goes on reporting for `settle_ms` after that. A report may be under way for a while
+after it was sampled; a late one for seconds. A node waits for its report to arrive, but no longer than
+`GIVE_UP_MS`: then it samples anew, and the old report may still arrive afterwards.
 
 Creation. Pulling the image comes first and shows nowhere. Then the VM starts, which the next report
 shows as starting and allocated; `boot_ms` later it runs and counts as a success. A node that restarts
@@ -14,16 +16,22 @@ loses the creates it was working on: their callers get an error in place of an a
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.domain.limits import MIB
+from scheduler.domain.node import Heartbeat
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.lab.clock import Agenda
-from scheduler.lab.node import SimulatedNode, SimulatedSandbox
-from scheduler.lab.surface import Surface
+from scheduler.errors import SchedulerError
+from scheduler.lab.clock import Agenda, Spread, always
+from scheduler.lab.node import SimulatedNode, SimulatedSandbox, Size
+from scheduler.lab.surface import Surface, code_of
 from scheduler.lab.trace import NodeSpec
+
+GIVE_UP_MS = 10_000
 
 
 class Outcome(StrEnum):
@@ -45,14 +53,23 @@ class SandboxOrder:
 
 @dataclass(frozen=True, slots=True)
 class FleetOptions:
-    """`sends_events`: creates, deletes and forks are told one by one, as `ReportSandboxEvent` does."""
+    """Every node draws a report interval of its own. `late_reports` is the share of reports that are under way for
+    `late_by` instead of `report_delay`. `sends_events`: creates, deletes and forks are told one by one, as
+    `ReportSandboxEvent` does; a create when its VM starts or, without `create_events_at_start`, when it runs."""
 
-    report_interval_ms: int = 5_000
-    boot_ms: int = 2_000
+    report_interval: Spread = always(5_000)
+    report_delay: Spread = always(0)
+    late_reports: float = 0.0
+    late_by: Spread = Spread(2_000, 15_000)
+    boot: Spread = always(2_000)
     idle_reports: bool = True
     reports_roster: bool = True
     sends_events: bool = False
+    create_events_at_start: bool = False
+    event_delay: Spread = always(0)
+    lost_events: float = 0.0
     settle_ms: int = 20_000
+    seed: int = 1
 
 
 # Told once a create has ended: True when the sandbox runs, False when it never will.
@@ -64,10 +81,14 @@ class Fleet:
         self._surface = surface
         self._agenda = agenda
         self._options = options
+        self._random = random.Random(options.seed)
         self.nodes = {spec.node_id: SimulatedNode(spec, reports_roster=options.reports_roster) for spec in specs}
+        self._interval_ms = {node_id: options.report_interval.draw(self._random) for node_id in self.nodes}
         self._offset_ms = {
-            node_id: index * options.report_interval_ms // len(self.nodes) for index, node_id in enumerate(self.nodes)
+            node_id: index * self._interval_ms[node_id] // len(self.nodes) for index, node_id in enumerate(self.nodes)
         }
+        self.refused_reports: Counter[str] = Counter()
+        self.refused_events: Counter[str] = Counter()
         self._awaited: set[str] = set()
         self._attentive_until_ms = dict.fromkeys(self.nodes, 0)
 
@@ -75,20 +96,24 @@ class Fleet:
         """Enter the list and report once, everybody, before anything is placed."""
         await self._surface.discover([node.address for node in self.nodes.values()])
         for node in self.nodes.values():
-            await self._report(node)
+            await self._deliver(node, node.heartbeat(self._agenda.now_ms))
+            self._expect_next_report(node, self._agenda.now_ms)
 
     def create(self, node_id: str, order: SandboxOrder, answer: Answer) -> None:
         """Carry out a placement; `answer` is called when the sandbox runs, or when it never will."""
         node = self.nodes[node_id]
-        instance = node.service_instance_id
+        node.coming[order.sandbox_id] = Size(order.cpu_count, order.memory_mb)
 
         async def start_vm() -> None:
-            if order.outcome is Outcome.PULL_FAILS or node.service_instance_id != instance:
+            lost_in_restart = node.coming.pop(order.sandbox_id, None) is None
+            if lost_in_restart or order.outcome is Outcome.PULL_FAILS:
                 await answer(False)
                 return
             node.boot(order.sandbox_id, order.cpu_count, order.memory_mb)
             self._expect_report(node)
-            self._agenda.after(self._options.boot_ms, finish_boot)
+            self._agenda.after(self._options.boot.draw(self._random), finish_boot)
+            if self._options.create_events_at_start:
+                await self._tell(node, SandboxEventType.CREATE, node.sandboxes[order.sandbox_id])
 
         async def finish_boot() -> None:
             if order.outcome is Outcome.BOOT_FAILS:
@@ -98,7 +123,7 @@ class Fleet:
                 return
             runs = node.become_ready(order.sandbox_id)
             self._expect_report(node)
-            if runs:
+            if runs and not self._options.create_events_at_start:
                 await self._tell(node, SandboxEventType.CREATE, node.sandboxes[order.sandbox_id])
             await answer(runs)
 
@@ -144,7 +169,7 @@ class Fleet:
                 await self._tell(node, SandboxEventType.RESUME, node.sandboxes[sandbox_id])
 
         self._expect_report(node)
-        self._agenda.after(self._options.boot_ms, finish)
+        self._agenda.after(self._options.boot.draw(self._random), finish)
         return True
 
     def restart(self, node_id: str) -> None:
@@ -153,7 +178,8 @@ class Fleet:
         node.restart()
         self._expect_report(node)
 
-    def _expect_report(self, node: SimulatedNode) -> None:
+    def _expect_report(self, node: SimulatedNode, not_before_ms: int = 0) -> None:
+        """At the node's next beat, unless one is expected already."""
         if node.node_id in self._awaited:
             return
         self._awaited.add(node.node_id)
@@ -162,20 +188,53 @@ class Fleet:
             self._awaited.discard(node.node_id)
             await self._report(node)
 
-        self._agenda.at(self._next_beat_ms(node.node_id), beat)
+        self._agenda.at(self._next_beat_ms(node.node_id, max(not_before_ms, self._agenda.now_ms)), beat)
 
     async def _report(self, node: SimulatedNode) -> None:
-        await self._surface.heartbeat(node.heartbeat(self._agenda.now_ms))
-        if self._options.idle_reports or self._agenda.now_ms < self._attentive_until_ms[node.node_id]:
-            self._expect_report(node)
+        """Sample now; the report arrives when its time under way is over."""
+        heartbeat = node.heartbeat(self._agenda.now_ms)
+        late = self._options.late_reports > 0 and self._random.random() < self._options.late_reports
+        under_way_ms = (self._options.late_by if late else self._options.report_delay).draw(self._random)
+        self._expect_next_report(node, self._agenda.now_ms + min(under_way_ms, GIVE_UP_MS))
+        if under_way_ms == 0:
+            await self._deliver(node, heartbeat)
+            return
 
-    def _next_beat_ms(self, node_id: str) -> int:
-        interval_ms = self._options.report_interval_ms
-        since_beat_ms = (self._agenda.now_ms - self._offset_ms[node_id]) % interval_ms
-        return self._agenda.now_ms + interval_ms - since_beat_ms
+        async def arrive() -> None:
+            await self._deliver(node, heartbeat)
+
+        self._agenda.after(under_way_ms, arrive)
+
+    async def _deliver(self, node: SimulatedNode, heartbeat: Heartbeat) -> None:
+        try:
+            await self._surface.heartbeat(heartbeat)
+        except SchedulerError as refusal:
+            self.refused_reports[code_of(refusal)] += 1
+        else:
+            node.arrived(heartbeat)
+
+    def _expect_next_report(self, node: SimulatedNode, not_before_ms: int) -> None:
+        if self._options.idle_reports or self._agenda.now_ms < self._attentive_until_ms[node.node_id]:
+            self._expect_report(node, not_before_ms)
+
+    def _next_beat_ms(self, node_id: str, after_ms: int) -> int:
+        interval_ms = self._interval_ms[node_id]
+        return after_ms + interval_ms - (after_ms - self._offset_ms[node_id]) % interval_ms
 
     async def _tell(self, node: SimulatedNode, event_type: SandboxEventType, sandbox: SimulatedSandbox) -> None:
-        if not self._options.sends_events:
+        options = self._options
+        if not options.sends_events or (options.lost_events > 0 and self._random.random() < options.lost_events):
             return
+        instance = node.service_instance_id
         event = SandboxEvent(sandbox.sandbox_id, event_type, sandbox.cpu_count, sandbox.memory_mb * MIB)
-        await self._surface.report_events(node.node_id, node.service_instance_id, (event,))
+
+        async def arrive() -> None:
+            try:
+                await self._surface.report_events(node.node_id, instance, (event,))
+            except SchedulerError as refusal:  # a node logs that and goes on; nothing is sent again
+                self.refused_events[code_of(refusal)] += 1
+
+        if delay_ms := options.event_delay.draw(self._random):
+            self._agenda.after(delay_ms, arrive)
+        else:
+            await arrive()

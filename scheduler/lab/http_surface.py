@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import cycle
 from typing import Any
 
 import httpx
@@ -25,10 +26,11 @@ from scheduler.errors import NoNodes, Overloaded, SchedulerError
 
 
 class OverHttp:
-    """`client` brings the base address, and the headers if the replica asks for a key."""
+    """A client brings the base address, and the headers if the replica asks for a key. Of several replicas
+    each is called in turn."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, *clients: httpx.AsyncClient) -> None:
+        self._clients = cycle(clients)
 
     async def discover(self, active: Sequence[NodeAddress]) -> None:
         listed = [{"id": address.node_id, "endpoint": address.endpoint} for address in active]
@@ -73,7 +75,10 @@ class OverHttp:
         """A running replica sees to that itself."""
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        response = await self._client.request(method, path, json=body)
+        try:
+            response = await next(self._clients).request(method, path, json=body)
+        except httpx.TransportError as failure:
+            raise SchedulerError(f"no answer: {failure!r}", code="unanswered") from failure
         if response.is_success:
             return response.json()
         raise _refusal(response)

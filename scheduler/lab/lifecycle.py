@@ -1,103 +1,135 @@
-"""What does it cost not to tell the ledger how a placement ended?
+"""Does the ledger believe what is true? A fleet with a truth of its own, and two stories that find out.
 
-One fleet, one workload, four ways to end a reservation: told by id (`explicit`), the same with the
-nodes' sandbox events (`both`), guessed from the nodes' counters with those events to help (`events`),
-guessed from the counters alone (`counters`).
-The fleet is kept nearly full while sandboxes come and go, some image pulls fail (which no counter
-shows), some boots fail, some sandboxes fork (which the counters take for creates) and one node
-restarts in the middle.
+One fleet, one workload, four ways to end a reservation: told by id (`explicit`), the same with the nodes'
+sandbox events (`both`), learnt from the nodes' reports with those events to help (`events`), learnt from the
+reports alone (`counters`).
 
-Two figures judge a ledger. *Held but unused*: pending totals beyond what is really on its way,
-averaged over time (its opposite, *promised but not held*, would be capacity given away twice).
-*Needless refusals*: no node was named although one had room in truth. Part of these no ledger could
-avoid, because a sandbox that ended is known only from the node's next report; those that a perfect
-ledger with the same reports would not have given are counted as `refused_by_holding`.
+*Full*: a backlog is always waiting, so the ledger keeps the fleet as full as it believes it may while
+sandboxes boot, fail, fork and end. What it holds though it is free stays unused for ever so long.
+
+*Burst*: many small creates at once, and as many large ones as still fit while the small ones boot. A ledger that
+counts a booting sandbox twice, once reserved and once reported, refuses what there is room for.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest
-from scheduler.domain.reservation import Lifecycle
-from scheduler.errors import NoNodes, Overloaded
-from scheduler.lab.clock import Agenda
-from scheduler.lab.fleet import Answer, Fleet, FleetOptions, Outcome, SandboxOrder
+from scheduler.lab.clock import Agenda, Spread, always, shortened
+from scheduler.lab.fleet import Fleet, FleetOptions
+from scheduler.lab.gateway import Ending, Fates, Gateway, GatewayOptions
+from scheduler.lab.judge import Figures, Judge
+from scheduler.lab.node import Size
 from scheduler.lab.surface import Surface
 from scheduler.lab.trace import NodeSpec
-from scheduler.lab.truth import Size, Truth
+from scheduler.lab.truth import Truth
+
+# What gateways ask for, and how often.
+SIZES = (Size(1, 2_048), Size(2, 4_096), Size(2, 8_192), Size(4, 16_384), Size(8, 16_384))
+WEIGHTS = (0.3, 0.3, 0.15, 0.15, 0.1)
+# The backlog: every turn places until so many were refused, or so many placed.
+REFUSALS_A_TURN = 3
+PLACED_A_TURN = 40
+# The burst: as many small ones fill so much of the fleet; then large ones, a third more than fit.
+SMALL = Size(2, 2_048)
+LARGE = Size(4, 2_048)
+SMALL_PER_NODE = 10
+LARGE_PER_NODE = 4
+# How often a run looks whether all answers are there, or tells how far it is.
+ANSWERS_MS = 20
+PROGRESS_MS = 1_000
 
 
-class Ending(StrEnum):
-    """How the ledger learns what became of a placement."""
+class Story(StrEnum):
+    FULL = "full"
+    BURST = "burst"
 
-    EXPLICIT = "explicit"
-    BOTH = "both"
-    EVENTS = "events"
-    COUNTERS = "counters"
 
-    @property
-    def told_by_id(self) -> bool:
-        """The gateway confirms or cancels."""
-        return self in (Ending.EXPLICIT, Ending.BOTH)
-
-    @property
-    def sends_events(self) -> bool:
-        return self in (Ending.BOTH, Ending.EVENTS)
+# Each node has a report interval of its own; a create event comes when the VM starts.
+FLEET = FleetOptions(
+    report_interval=Spread(5_000, 15_000),
+    report_delay=Spread(10, 200),
+    boot=Spread(2_000, 20_000),
+    create_events_at_start=True,
+    event_delay=always(100),
+)
+FATES = Fates(boot_fails=0.05)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Shares are of all creates. The fleet is filled up to `target`, then kept there; a refused
-    create is tried again, with another size, after `retry_ms`. A run in which nothing was placed for
-    `patience_ms` is over."""
+    """`duration_ms` includes `warmup_ms`, in which the fleet fills up and nothing is counted but overdrawn nodes.
+    So many nodes restart halfway. `large_after_ms` is the burst's. `replace(BURST, …)` makes another burst."""
 
-    creates: int = 10_000
-    node_count: int = 32
-    node_cpu_count: int = 64
-    node_memory_mb: int = 131_072
-    target: float = 0.96
-    mean_life_ms: int = 180_000
-    pull_ms: int = 1_000
-    pull_fails: float = 0.03
-    boot_fails: float = 0.01
-    forks: float = 0.03
-    attempt_ms: int = 50
-    retry_ms: int = 500
-    sample_ms: int = 1_000
-    patience_ms: int = 3_600_000
+    story: Story = Story.FULL
+    node_count: int = 50
+    node_size: Size = Size(32, 131_072)
+    duration_ms: int = 240_000
+    warmup_ms: int = 60_000
+    large_after_ms: int = 4_000
+    turn_ms: int = 500
+    sample_ms: int = 500
+    restarts: int = 0
+    reservation_ttl_ms: int = 600_000
+    fates: Fates = FATES
+    fleet: FleetOptions = FLEET
+    answer_delay: Spread = always(50)
     seed: int = 1
-    fleet: FleetOptions = field(default_factory=FleetOptions)
+
+    def shortened(self, factor: float) -> Workload:
+        """The same story, this many times as fast."""
+        fleet = replace(
+            self.fleet,
+            report_interval=self.fleet.report_interval.shortened(factor),
+            report_delay=self.fleet.report_delay.shortened(factor),
+            late_by=self.fleet.late_by.shortened(factor),
+            boot=self.fleet.boot.shortened(factor),
+            event_delay=self.fleet.event_delay.shortened(factor),
+        )
+        return replace(
+            self,
+            duration_ms=shortened(self.duration_ms, factor),
+            warmup_ms=shortened(self.warmup_ms, factor),
+            large_after_ms=shortened(self.large_after_ms, factor),
+            turn_ms=shortened(self.turn_ms, factor),
+            sample_ms=shortened(self.sample_ms, factor),
+            reservation_ttl_ms=shortened(self.reservation_ttl_ms, factor),
+            fates=self.fates.shortened(factor),
+            fleet=fleet,
+            answer_delay=self.answer_delay.shortened(factor),
+        )
+
+
+# Nothing fails, forks or ends in it, so its numbers are exact.
+BURST = Workload(story=Story.BURST, duration_ms=64_000, warmup_ms=0, fates=Fates(mean_life_ms=0))
 
 
 @dataclass(frozen=True, slots=True)
 class LifecycleResult:
-    """Shares are of the fleet's CPUs, averaged from the moment the fleet was first filled."""
+    """`placeable`: how many of the burst's large sandboxes the nodes had room for; None in the other story.
+    `unexpected`: calls that failed otherwise than by a refusal, by call and code."""
 
     ending: Ending
-    creates: int
-    virtual_seconds: float
-    allocated: float
-    least_allocated: float
-    held_unused: float
-    promised_unheld: float
-    refused: int
-    refused_with_room: int
-    refused_by_holding: int
+    story: Story
+    placed: int
+    placeable: int | None
+    figures: Figures
+    unexpected: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    allocated: float
-    held_unused: float
-    promised_unheld: float
+        return {
+            "ending": self.ending.value,
+            "story": self.story.value,
+            "placed": self.placed,
+            "placeable": self.placeable,
+            **asdict(self.figures),
+            "unexpected": dict(self.unexpected),
+        }
 
 
 class LifecycleRun:
@@ -109,135 +141,91 @@ class LifecycleRun:
         self._surface = surface
         self._agenda = agenda
         self._random = random.Random(workload.seed)
-        specs = [
-            NodeSpec(f"node-{number:03}", workload.node_cpu_count, workload.node_memory_mb)
-            for number in range(workload.node_count)
-        ]
-        options = replace(workload.fleet, sends_events=ending.sends_events)
+        size = workload.node_size
+        specs = [NodeSpec(f"node-{number:03}", size.cpu_count, size.memory_mb) for number in range(workload.node_count)]
+        options = replace(workload.fleet, sends_events=ending.sends_events, seed=workload.seed)
         self._fleet = Fleet(specs, surface, agenda, options)
         self._truth = Truth(self._fleet)
-        self._created = 0
-        self._placed_ms = agenda.now_ms
-        self._refused = self._refused_with_room = self._refused_by_holding = 0
-        self._filled = False
-        self._samples: list[_Sample] = []
+        self._judge = Judge(self._truth)
+        gateway_options = GatewayOptions(ending, workload.fates, workload.answer_delay, workload.seed)
+        self._gateway = Gateway(gateway_options, self._fleet, surface, self._judge, agenda)
+        self._answers = 0
 
-    async def run(self, progress: Callable[[int], None] = lambda done: None) -> LifecycleResult:
+    async def run(self, progress: Callable[[int], None] = lambda seconds: None) -> LifecycleResult:
+        """`progress` is told how many seconds of the story are over."""
         await self._fleet.join()
-        began_ms = sample_due_ms = self._agenda.now_ms
-        restart_due, patience_ms = self._workload.creates // 2, self._workload.patience_ms
-        wait_ms = self._workload.attempt_ms
-        while self._created < self._workload.creates and self._agenda.now_ms < self._placed_ms + patience_ms:
-            await self._agenda.run_until(self._agenda.now_ms + wait_ms)
-            wait_ms = self._workload.attempt_ms
-            if self._truth.allocated >= self._workload.target:
-                self._filled = True
-            elif not await self._create():
-                self._filled = True
-                wait_ms = self._workload.retry_ms
-            progress(self._created)
-            if self._created == restart_due:
-                self._restart_one_node()
-                restart_due = -1
-            if self._agenda.now_ms >= sample_due_ms:
-                await self._surface.upkeep()
-                if self._filled:
-                    self._samples.append(await self._sample())
-                sample_due_ms = self._agenda.now_ms + self._workload.sample_ms
-        return self._result((self._agenda.now_ms - began_ms) / 1000)
-
-    async def _create(self) -> bool:
-        """Ask for one sandbox; False when it was refused."""
-        cpu_count = self._random.choice((1, 2, 2, 4))
-        size = Size(cpu_count, cpu_count * self._random.choice((1024, 1536, 2048)))
-        hint = Hint(HintKind.COLD_SANDBOX, size.cpu_count, size.memory_mb, images=("registry.invalid/app:1",))
-        lifecycle = Lifecycle.EXPLICIT if self._ending.told_by_id else Lifecycle.HEARTBEAT
-        try:
-            decision = await self._surface.schedule(ScheduleRequest(hint=hint, lifecycle=lifecycle))
-        except (NoNodes, Overloaded):
-            self._refused += 1
-            self._refused_with_room += self._truth.anywhere_room(size)
-            self._refused_by_holding += self._truth.anywhere_known_room(size)
-            return False
-        self._created += 1
-        self._placed_ms = self._agenda.now_ms
-        sandbox_id = f"sandbox-{self._created}"
-        order = SandboxOrder(sandbox_id, size.cpu_count, size.memory_mb, self._workload.pull_ms, self._draw_outcome())
-        self._truth.begin(decision.node.node_id, sandbox_id, size)
-        self._fleet.create(decision.node.node_id, order, self._gateway(sandbox_id, size, decision))
-        return True
-
-    def _gateway(self, sandbox_id: str, size: Size, decision: Decision) -> Answer:
-        """What the caller of the create does once the node has answered."""
-        node_id = decision.node.node_id
-
-        async def answered(runs: bool) -> None:
-            if self._ending.told_by_id and decision.reservation is not None:
-                reservation_id = decision.reservation.reservation_id
-                if runs:
-                    await self._surface.confirm(reservation_id, sandbox_id)
-                else:
-                    await self._surface.cancel(reservation_id, "the node could not create it")
-            if not runs:
-                self._truth.end(node_id, sandbox_id)
-                return
-            self._live(node_id, sandbox_id)
-            if self._random.random() < self._workload.forks:
-                self._agenda.after(self._workload.fleet.boot_ms, fork)
-
-        async def fork() -> None:
-            if self._truth.has_room(node_id, size):
-                for child in await self._fleet.fork(node_id, sandbox_id, (f"{sandbox_id}-child",)):
-                    self._truth.begin(node_id, child.sandbox_id, size, placed=False)
-                    self._live(node_id, child.sandbox_id)
-
-        return answered
-
-    def _live(self, node_id: str, sandbox_id: str) -> None:
-        """It runs now, and ends after a life of its own."""
-
-        async def end() -> None:
-            if await self._fleet.delete(node_id, sandbox_id):
-                self._truth.end(node_id, sandbox_id)
-
-        self._agenda.after(round(self._random.expovariate(1 / self._workload.mean_life_ms)), end)
-
-    def _draw_outcome(self) -> Outcome:
-        drawn = self._random.random()
-        if drawn < self._workload.pull_fails:
-            return Outcome.PULL_FAILS
-        return Outcome.BOOT_FAILS if drawn < self._workload.pull_fails + self._workload.boot_fails else Outcome.RUNS
-
-    def _restart_one_node(self) -> None:
-        node_id = self._random.choice(sorted(self._fleet.nodes))
-        for sandbox_id in self._fleet.nodes[node_id].sandboxes:
-            self._truth.end(node_id, sandbox_id)
-        self._fleet.restart(node_id)
-
-    async def _sample(self) -> _Sample:
-        unused = unheld = 0
-        for node in await self._surface.nodes():
-            beyond = node.pending.cpu_count - self._truth.on_its_way(node.node_id).cpu_count
-            unused += max(0, beyond)
-            unheld += max(0, -beyond)
-        total = self._truth.total_cpu_count
-        return _Sample(self._truth.allocated, unused / total, unheld / total)
-
-    def _result(self, virtual_seconds: float) -> LifecycleResult:
-        samples = self._samples or [_Sample(self._truth.allocated, 0.0, 0.0)]
+        began_ms = self._agenda.now_ms
+        workload = self._workload
+        self._agenda.after(workload.sample_ms, self._sample)
+        if workload.warmup_ms > 0:
+            self._agenda.after(workload.warmup_ms, self._end_warmup)
+        if workload.restarts > 0:
+            self._agenda.after(workload.duration_ms // 2, self._restart_nodes)
+        placed, placeable = await (self._keep_full() if workload.story is Story.FULL else self._burst())
+        while (over_ms := self._agenda.now_ms - began_ms) < workload.duration_ms:
+            progress(over_ms // 1_000)
+            await self._agenda.run_until(min(self._agenda.now_ms + PROGRESS_MS, began_ms + workload.duration_ms))
+        progress(workload.duration_ms // 1_000)
+        refused_calls = {f"report: {code}": count for code, count in self._fleet.refused_reports.items()}
+        refused_calls |= {f"event: {code}": count for code, count in self._fleet.refused_events.items()}
         return LifecycleResult(
             ending=self._ending,
-            creates=self._created,
-            virtual_seconds=virtual_seconds,
-            allocated=_mean([sample.allocated for sample in samples]),
-            least_allocated=min(sample.allocated for sample in samples),
-            held_unused=_mean([sample.held_unused for sample in samples]),
-            promised_unheld=_mean([sample.promised_unheld for sample in samples]),
-            refused=self._refused,
-            refused_with_room=self._refused_with_room,
-            refused_by_holding=self._refused_by_holding,
+            story=workload.story,
+            placed=self._gateway.placed if placed is None else placed,
+            placeable=placeable,
+            figures=self._judge.figures(),
+            unexpected=Counter(refused_calls) + self._gateway.unexpected,
         )
 
+    async def _keep_full(self) -> tuple[None, None]:
+        """Start the backlog; it goes on by itself."""
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+        async def turn() -> None:
+            refused = placed = 0
+            while refused < REFUSALS_A_TURN and placed < PLACED_A_TURN:
+                (size,) = self._random.choices(SIZES, WEIGHTS)
+                if await self._gateway.place(size):
+                    placed += 1
+                else:
+                    refused += 1
+            self._agenda.after(self._workload.turn_ms, turn)
+
+        self._agenda.after(0, turn)
+        return None, None
+
+    async def _burst(self) -> tuple[int, int]:
+        """Small ones, then large ones: how many of the large ones were placed, and how many fitted."""
+        began_ms = self._agenda.now_ms
+        await self._ask_at_once(SMALL, SMALL_PER_NODE * self._workload.node_count)
+        await self._agenda.run_until(began_ms + self._workload.large_after_ms)
+        wanted = LARGE_PER_NODE * self._workload.node_count
+        placeable = min(wanted, self._truth.how_many_fit(LARGE))
+        before = self._gateway.placed
+        await self._ask_at_once(LARGE, wanted)
+        return self._gateway.placed - before, placeable
+
+    async def _ask_at_once(self, size: Size, times: int) -> None:
+        """Returns when every answer is there."""
+
+        async def ask() -> None:
+            await self._gateway.place(size)
+            self._answers += 1
+
+        awaited = self._answers + times
+        for _ in range(times):
+            self._agenda.after(0, ask)
+        await self._agenda.run_until(self._agenda.now_ms)
+        while self._answers < awaited:
+            await self._agenda.run_until(self._agenda.now_ms + ANSWERS_MS)
+
+    async def _sample(self) -> None:
+        await self._surface.upkeep()
+        self._judge.sample(await self._surface.nodes())
+        self._agenda.after(self._workload.sample_ms, self._sample)
+
+    async def _end_warmup(self) -> None:
+        self._judge.forget_counts()
+
+    async def _restart_nodes(self) -> None:
+        for node_id in self._random.sample(sorted(self._fleet.nodes), self._workload.restarts):
+            self._fleet.restart(node_id)

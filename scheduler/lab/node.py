@@ -5,16 +5,32 @@ the starting count at the moment its VM starts; `create_successes` rises only wh
 report can show growth before success. Whatever happens before the VM starts (an image that cannot
 be pulled, say) is visible in no field at all. A fork's children count as successes although nobody
 scheduled them. Counters belong to the process: a restart begins at 0 with a new instance id.
+
+A node is also the lab's truth: it knows what no report tells, the creates that are `coming` and what
+the scheduler has been told so far.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.lab.trace import NodeSpec
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Size:
+    cpu_count: int = 0
+    memory_mb: int = 0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.cpu_count + other.cpu_count, self.memory_mb + other.memory_mb)
+
+    def within(self, capacity: Size) -> bool:
+        return self.cpu_count <= capacity.cpu_count and self.memory_mb <= capacity.memory_mb
 
 
 class Phase(StrEnum):
@@ -26,10 +42,17 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class SimulatedSandbox:
+    """`forked`: a child of another sandbox, for which nobody asked the scheduler."""
+
     sandbox_id: str
     cpu_count: int
     memory_mb: int
     phase: Phase = Phase.BOOTING
+    forked: bool = False
+
+    @property
+    def size(self) -> Size:
+        return Size(self.cpu_count, self.memory_mb)
 
     @property
     def starting(self) -> bool:
@@ -37,16 +60,18 @@ class SimulatedSandbox:
 
 
 class SimulatedNode:
-    """`changed` is true from any visible change until the next heartbeat is taken; `reported_ids` and
-    `reported_allocation` are what the last heartbeat said."""
+    """`changed` is true from any visible change until the next heartbeat is taken. `coming`: creates under way whose VM
+    has not started. `reported_ids` and `reported_allocation`: the newest heartbeat that has arrived."""
 
     def __init__(self, spec: NodeSpec, *, reports_roster: bool = True) -> None:
         self.spec = spec
         self.reports_roster = reports_roster
         self.sandboxes: dict[str, SimulatedSandbox] = {}
+        self.coming: dict[str, Size] = {}
         self.changed = True
         self.reported_ids: frozenset[str] = frozenset()
-        self.reported_allocation = (0, 0)
+        self.reported_allocation = Size()
+        self._newest_arrived = (-1, 0)
         self._restarts = 0
         self._reset_counters()
 
@@ -63,13 +88,13 @@ class SimulatedNode:
         return f"{self.node_id}-run-{self._restarts}"
 
     @property
-    def allocated(self) -> tuple[int, int]:
-        """CPUs and MiB of everything here, paused sandboxes included."""
-        everything = self.sandboxes.values()
-        return sum(each.cpu_count for each in everything), sum(each.memory_mb for each in everything)
+    def allocated(self) -> Size:
+        """Everything here, paused sandboxes included."""
+        return total(each.size for each in self.sandboxes.values())
 
     def boot(self, sandbox_id: str, cpu_count: int, memory_mb: int) -> None:
         """Start a VM. The node does not refuse: whether it fits was the scheduler's question."""
+        self.coming.pop(sandbox_id, None)
         self.sandboxes[sandbox_id] = SimulatedSandbox(sandbox_id, cpu_count, memory_mb)
         self.changed = True
 
@@ -98,7 +123,8 @@ class SimulatedNode:
         if parent is None or parent.phase is not Phase.RUNNING:
             return ()
         children = tuple(
-            SimulatedSandbox(child_id, parent.cpu_count, parent.memory_mb, Phase.RUNNING) for child_id in child_ids
+            SimulatedSandbox(child_id, parent.cpu_count, parent.memory_mb, Phase.RUNNING, forked=True)
+            for child_id in child_ids
         )
         self.sandboxes.update({child.sandbox_id: child for child in children})
         self._create_successes += len(children)
@@ -118,8 +144,9 @@ class SimulatedNode:
         return gone
 
     def restart(self) -> None:
-        """The process starts anew: its sandboxes are lost, its counters begin at 0."""
+        """The process starts anew: its sandboxes and creates are lost, its counters begin at 0."""
         self.sandboxes.clear()
+        self.coming.clear()
         self._restarts += 1
         self._reset_counters()
         self.changed = True
@@ -146,8 +173,6 @@ class SimulatedNode:
 
     def heartbeat(self, now_ms: int) -> Heartbeat:
         self.changed = False
-        self.reported_ids = frozenset(self.sandboxes)
-        self.reported_allocation = self.allocated
         self._sequence += 1
         return Heartbeat(
             node_id=self.node_id,
@@ -157,6 +182,19 @@ class SimulatedNode:
             sequence=self._sequence,
             snapshot=self.snapshot(now_ms),
             sandbox_ids=tuple(self.sandboxes) if self.reports_roster else None,
+        )
+
+    def arrived(self, heartbeat: Heartbeat) -> None:
+        """The scheduler has this heartbeat now; one older than the newest it has tells nothing."""
+        order = (int(heartbeat.service_instance_id.rpartition("-")[2]), heartbeat.sequence or 0)
+        snapshot = heartbeat.snapshot
+        if order <= self._newest_arrived or snapshot is None:
+            return
+        self._newest_arrived = order
+        self.reported_ids = frozenset(heartbeat.sandbox_ids or ())
+        self.reported_allocation = Size(
+            snapshot.allocated_cpu + snapshot.paused_allocated_cpu,
+            (snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes) // MIB,
         )
 
     def _move(self, sandbox_id: str, from_phase: Phase, to_phase: Phase) -> bool:
@@ -171,3 +209,7 @@ class SimulatedNode:
         self._create_successes = 0
         self._create_fails = 0
         self._sequence = 0
+
+
+def total(sizes: Iterable[Size]) -> Size:
+    return sum(sizes, Size())

@@ -12,6 +12,7 @@ from typing import Protocol
 from scheduler.domain.node import DiscoveryState, Heartbeat, Node, NodeAddress
 from scheduler.domain.placement import Decision, ScheduleRequest
 from scheduler.domain.sandbox import SandboxEvent
+from scheduler.errors import SchedulerError
 from scheduler.service import Services
 
 
@@ -72,3 +73,8 @@ class InProcess:
     async def upkeep(self) -> None:
         while await self._services.reservations.sweep():
             pass
+
+
+def code_of(failure: SchedulerError) -> str:
+    """The stable code of a failed call, also when it came over HTTP and has no class of its own here."""
+    return str(failure.facts.get("code") or failure.code)

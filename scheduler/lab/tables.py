@@ -30,26 +30,29 @@ def lifecycle_table(results: Sequence[LifecycleResult], title: str) -> Table:
     table = _table(
         title,
         "reservations end by",
-        "creates",
-        "simulated",
-        "allocated (least)",
-        "held but unused",
-        "promised, not held",
+        "placed of placeable",
+        "used (least)",
+        "held though free",
+        "given twice",
+        "over by forks",
+        "worst pressure",
         "refused",
         "with room",
         "by holding",
     )
     for result in results:
+        figures = result.figures
         table.add_row(
             result.ending.value,
-            f"{result.creates:,}",
-            f"{result.virtual_seconds / 60:.0f} min",
-            f"{result.allocated:.1%} ({result.least_allocated:.1%})",
-            f"{result.held_unused:.2%}",
-            f"{result.promised_unheld:.2%}",
-            f"{result.refused:,}",
-            f"{result.refused_with_room:,}",
-            f"{result.refused_by_holding:,}",
+            f"{result.placed:,}" if result.placeable is None else f"{result.placed:,} of {result.placeable:,}",
+            f"{figures.allocated:.1%} ({figures.least_allocated:.1%})",
+            f"{figures.held_though_free:.2%}",
+            f"{figures.given_twice:,}",
+            f"{figures.over_by_forks:,}",
+            f"{figures.worst_pressure:.2f}",
+            f"{figures.refused:,}",
+            f"{figures.refused_with_room:,}",
+            f"{figures.refused_by_holding:,}",
         )
     return table
 

@@ -99,12 +99,44 @@ def test_a_mistake_is_told_before_anything_runs(arguments: tuple[str, ...], mess
         raise result.exception
 
 
+SMALL_FLEET = ("--nodes", "2", "--redis-addr", "embedded")
+
+
 def test_lifecycle_tells_the_figures_of_every_ending() -> None:
-    result = run("lifecycle", "--creates", "60", "--nodes", "1", "--redis-addr", "embedded", "--json")
+    result = run("lifecycle", "--duration", "20s", "--forks", "0.1", "--restarts", "1", *SMALL_FLEET, "--json")
     assert result.exit_code == 0, result.output
     lifecycles = json.loads(result.stdout)["lifecycles"]
     assert [each["ending"] for each in lifecycles] == ["explicit", "both", "events", "counters"]
-    assert {"held_unused", "refused_with_room", "refused_by_holding", "allocated"} <= set(lifecycles[0])
+    assert {"held_though_free", "given_twice", "over_by_forks", "refused_by_holding"} <= set(lifecycles[0])
+    assert [each["placeable"] for each in lifecycles] == [None] * 4
+
+
+def test_lifecycle_of_a_burst_tells_how_many_were_placed_of_how_many() -> None:
+    burst = ("lifecycle", "--story", "burst", "--ending", "explicit", *SMALL_FLEET)
+    result = run(*burst, "--json")
+    assert result.exit_code == 0, result.output
+    (told,) = json.loads(result.stdout)["lifecycles"]
+    assert (told["story"], told["placeable"], told["given_twice"]) == ("burst", 6, 0)
+    table = run(*burst)
+    assert f"{told['placed']} of 6" in table.stdout
+    assert "held though free" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--story", "quiet"), "--story must be one of full, burst"),
+        (("--ending", "silent"), "--ending must be one of explicit"),
+        (("--boot-time", "20s-2s"), "--boot-time must be a duration, or two with the shorter one first"),
+        (("--report-interval", "often"), "--report-interval must be a duration"),
+        (("--replicas", "2", "--redis-addr", "embedded"), "several replicas need a Redis server"),
+    ],
+)
+def test_a_lifecycle_that_cannot_be_is_refused_before_anything_runs(arguments: tuple[str, ...], message: str) -> None:
+    result = run("lifecycle", *arguments)
+    assert isinstance(result.exception, ConfigurationError)
+    with pytest.raises(ConfigurationError, match=message):
+        raise result.exception
 
 
 def test_bench_schedule_prints_the_contracts_shape() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from scheduler.domain.sandbox import SandboxEventType
-from scheduler.lab.clock import EPOCH_MS, Agenda, VirtualClock
+from scheduler.lab.clock import EPOCH_MS, Agenda, VirtualClock, always
 from scheduler.lab.fleet import Fleet, FleetOptions, Outcome, SandboxOrder
 from scheduler.lab.trace import NodeSpec
 from tests.lab.plain_scheduler import PlainScheduler
@@ -40,7 +40,7 @@ class Stage:
 
 
 async def test_nodes_report_at_their_own_beat_not_all_at_once() -> None:
-    stage = Stage(FleetOptions(report_interval_ms=5_000))
+    stage = Stage(FleetOptions(report_interval=always(5_000)))
     await stage.fleet.join()
     await stage.until(11_000)
     assert stage.reports_of("a")[0] == stage.reports_of("b")[0] == 0
@@ -50,7 +50,7 @@ async def test_nodes_report_at_their_own_beat_not_all_at_once() -> None:
 
 
 async def test_without_idle_reports_only_a_change_is_reported_and_at_the_next_beat() -> None:
-    stage = Stage(FleetOptions(report_interval_ms=5_000, idle_reports=False))
+    stage = Stage(FleetOptions(report_interval=always(5_000), idle_reports=False))
     await stage.fleet.join()
     await stage.until(1_000_000)
     assert len(stage.scheduler.reports) == 2
@@ -63,7 +63,7 @@ async def test_without_idle_reports_only_a_change_is_reported_and_at_the_next_be
 
 
 async def test_a_sandbox_that_came_and_went_unreported_keeps_its_node_reporting_for_a_while() -> None:
-    options = FleetOptions(report_interval_ms=5_000, boot_ms=100, idle_reports=False, settle_ms=20_000)
+    options = FleetOptions(report_interval=always(5_000), boot=always(100), idle_reports=False, settle_ms=20_000)
     stage = Stage(options)
     await stage.fleet.join()
     await stage.until(1)
@@ -75,7 +75,7 @@ async def test_a_sandbox_that_came_and_went_unreported_keeps_its_node_reporting_
 
 
 async def test_a_report_can_show_growth_before_success() -> None:
-    stage = Stage(FleetOptions(report_interval_ms=1_000, boot_ms=2_000))
+    stage = Stage(FleetOptions(report_interval=always(1_000), boot=always(2_000)))
     await stage.fleet.join()
     stage.create("a", "s1")
     await stage.until(3_000)
@@ -89,7 +89,7 @@ async def test_a_report_can_show_growth_before_success() -> None:
 
 
 async def test_a_failed_pull_is_answered_and_shows_in_no_report() -> None:
-    stage = Stage(FleetOptions(report_interval_ms=1_000))
+    stage = Stage(FleetOptions(report_interval=always(1_000)))
     await stage.fleet.join()
     stage.create("a", "s1", Outcome.PULL_FAILS, pull_ms=700)
     await stage.until(10_000)
@@ -101,7 +101,7 @@ async def test_a_failed_pull_is_answered_and_shows_in_no_report() -> None:
 
 
 async def test_a_failed_boot_is_answered_after_the_boot_and_counted() -> None:
-    stage = Stage(FleetOptions(report_interval_ms=1_000, boot_ms=2_000))
+    stage = Stage(FleetOptions(report_interval=always(1_000), boot=always(2_000)))
     await stage.fleet.join()
     stage.create("a", "s1", Outcome.BOOT_FAILS)
     await stage.until(10_000)
@@ -110,7 +110,7 @@ async def test_a_failed_boot_is_answered_after_the_boot_and_counted() -> None:
 
 
 async def test_a_restart_fails_the_creates_under_way_pulling_or_booting() -> None:
-    stage = Stage(FleetOptions(boot_ms=2_000))
+    stage = Stage(FleetOptions(boot=always(2_000)))
     await stage.fleet.join()
     stage.create("a", "booting")
     stage.create("a", "pulling", pull_ms=5_000)
@@ -122,7 +122,7 @@ async def test_a_restart_fails_the_creates_under_way_pulling_or_booting() -> Non
 
 
 async def test_events_tell_creates_deletes_forks_pauses_and_resumes_with_their_sizes() -> None:
-    stage = Stage(FleetOptions(boot_ms=100, sends_events=True))
+    stage = Stage(FleetOptions(boot=always(100), sends_events=True))
     await stage.fleet.join()
     stage.create("a", "s1")
     await stage.until(200)

@@ -18,7 +18,7 @@ from scheduler.lab.http_surface import OverHttp
 from scheduler.lab.node import SimulatedNode
 from scheduler.lab.replay import Contender, Replay, ReplayOptions
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
-from scheduler.lab.surface import InProcess
+from scheduler.lab.surface import InProcess, code_of
 from scheduler.lab.trace import NodeSpec, Trace, TraceRequest
 from scheduler.service import Services, build_services
 
@@ -92,3 +92,33 @@ async def test_a_replay_over_http_is_the_replay_in_process(surface: OverHttp, ag
     async with scratch_ledger("embedded", SETTINGS, second.clock) as ledger:
         replay = Replay(Trace(nodes, requests), InProcess(build_services(ledger)), second, ReplayOptions())
         assert over_http == await replay.run(contender)
+
+
+async def test_of_several_replicas_each_is_called_in_turn() -> None:
+    called: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        called.append(request.url.host)
+        return httpx.Response(200, json={"nodes": []})
+
+    clients = [
+        httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url=f"http://replica-{number}")
+        for number in (1, 2, 3)
+    ]
+    surface = OverHttp(*clients)
+    for _ in range(4):
+        assert await surface.nodes() == ()
+    assert called == ["replica-1", "replica-2", "replica-3", "replica-1"]
+    for client in clients:
+        await client.aclose()
+
+
+async def test_a_replica_that_does_not_answer_is_a_failed_call_with_a_code() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://replica") as client:
+        with pytest.raises(SchedulerError, match="no answer") as refused:
+            await OverHttp(client).nodes()
+    assert code_of(refused.value) == "unanswered"
+    assert code_of(NoNodes(1, {})) == "no_nodes"

@@ -1,16 +1,20 @@
-"""The lifecycle experiment, small, on the ledger: what RFC #90 promises against what counters can know."""
+"""The lifecycle experiment, small, on the ledger: what the nodes say of what it believes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from scheduler.lab.compare import compare_endings
-from scheduler.lab.lifecycle import Ending, LifecycleResult, Workload
+from scheduler.errors import ConfigurationError
+from scheduler.lab.compare import Replicas, compare_endings, endings_on_replicas
+from scheduler.lab.gateway import Ending
+from scheduler.lab.lifecycle import BURST, LifecycleResult, Workload
+from scheduler.lab.replica_processes import replica_processes
 from tests.support.servers import RedisServer
 
-SMALL = Workload(
-    creates=300, node_count=6, node_cpu_count=32, node_memory_mb=65_536, mean_life_ms=120_000, patience_ms=900_000
-)
+FULL = Workload(node_count=6, duration_ms=60_000, warmup_ms=20_000)
+SMALL_BURST = replace(BURST, node_count=6, duration_ms=24_000)
 
 
 @pytest.fixture(params=["embedded", "real"])
@@ -21,20 +25,36 @@ def redis_addr(request: pytest.FixtureRequest) -> str:
     return server.address
 
 
-async def test_told_by_id_nothing_promised_is_free_and_next_to_nothing_is_held_unused(redis_addr: str) -> None:
-    (explicit,) = await compare_endings(SMALL, [Ending.EXPLICIT], redis_addr)
-    assert explicit.creates == SMALL.creates
-    assert explicit.allocated >= 0.9
-    assert explicit.held_unused < 0.01
-    assert explicit.promised_unheld == 0
-    assert explicit.refused_by_holding < 0.3 * explicit.refused
+def assert_sound(result: LifecycleResult) -> None:
+    """Nothing was given twice, and no call failed otherwise than by a refusal."""
+    assert result.unexpected == {}
+    assert (result.figures.given_twice, result.figures.over_by_forks) == (0, 0)
+    assert result.figures.worst_pressure <= 1.0
 
 
-async def test_counters_alone_hold_more_for_nothing_than_ids_do(real_server: RedisServer) -> None:
-    explicit, counters = await compare_endings(SMALL, [Ending.EXPLICIT, Ending.COUNTERS], real_server.address)
-    assert counters.held_unused > 5 * explicit.held_unused
-    assert refused_needlessly(counters) > refused_needlessly(explicit)
+async def test_told_by_id_no_capacity_is_given_twice_and_none_that_is_needed_is_free(redis_addr: str) -> None:
+    (explicit,) = await compare_endings(FULL, [Ending.EXPLICIT], redis_addr)
+    assert_sound(explicit)
+    assert explicit.figures.not_held == 0.0
+    assert explicit.figures.allocated > 0.75
 
 
-def refused_needlessly(result: LifecycleResult) -> float:
-    return result.refused_by_holding / result.creates
+async def test_in_a_burst_no_capacity_is_given_twice(redis_addr: str) -> None:
+    for result in await compare_endings(SMALL_BURST, list(Ending), redis_addr):
+        assert_sound(result)
+        assert result.placeable == 18
+
+
+@pytest.mark.slow
+async def test_a_burst_on_replica_processes_is_judged_in_real_time(real_server: RedisServer) -> None:
+    (result,) = await endings_on_replicas(SMALL_BURST, [Ending.BOTH], Replicas(2, real_server.address, time_scale=4))
+    assert_sound(result)
+    assert 0 < result.placed <= 18
+    with real_server.client() as client:
+        assert client.keys() == [], "what they kept ends with them"
+
+
+async def test_a_replica_that_does_not_start_is_told_with_its_last_words(real_server: RedisServer) -> None:
+    with pytest.raises(ConfigurationError, match="no configuration key named nonsense"):
+        async with replica_processes(2, real_server.address, {"nonsense": "1"}):
+            pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.domain.limits import MIB
-from scheduler.lab.node import SimulatedNode
+from scheduler.lab.node import SimulatedNode, Size
 from scheduler.lab.trace import NodeSpec
 
 
@@ -83,11 +83,18 @@ def test_what_cannot_be_done_changes_nothing() -> None:
     assert not node.changed
 
 
-def test_reported_ids_are_those_of_the_last_heartbeat() -> None:
+def test_reported_is_what_the_newest_heartbeat_that_has_arrived_said() -> None:
     node = a_node()
+    empty = node.heartbeat(0)
     node.boot("s1", 2, 4096)
-    assert node.reported_ids == frozenset()
-    node.heartbeat(1)
+    listing = node.heartbeat(1)
+    assert node.reported_ids == frozenset(), "under way"
+    node.arrived(listing)
     node.delete("s1")
-    assert node.reported_ids == {"s1"}
-    assert node.reported_allocation == (2, 4096)
+    node.arrived(empty)
+    assert node.reported_ids == {"s1"}, "an older one that arrives later tells nothing"
+    assert node.reported_allocation == Size(2, 4096)
+    node.restart()
+    node.arrived(node.heartbeat(2))
+    node.arrived(listing)
+    assert node.reported_ids == frozenset(), "nor does one of the process before"

@@ -9,6 +9,7 @@ import pytest
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings
+from scheduler.lab.clock import always
 from scheduler.lab.compare import Setup, compare_strategies, contenders
 from scheduler.lab.fleet import FleetOptions
 from scheduler.lab.replay import ReplayOptions, ReplayResult
@@ -86,7 +87,7 @@ async def test_what_heartbeats_settle_is_free_again_without_a_confirm() -> None:
     """Waves that fit only if the wave before has settled and ended."""
     nodes = (NodeSpec("a", 4, 8192),)
     waves = [TraceRequest(wave * 60_000, 20_000, 2, 1024, "k") for wave in range(6) for _ in range(2)]
-    options = ReplayOptions(lifecycle=Lifecycle.HEARTBEAT, fleet=FleetOptions(idle_reports=False, boot_ms=100))
+    options = ReplayOptions(lifecycle=Lifecycle.HEARTBEAT, fleet=FleetOptions(idle_reports=False, boot=always(100)))
     results = await judged(Trace(nodes, tuple(waves)), (Strategy.LEAST_LOADED,), Setup("embedded", options=options))
     assert results["least_loaded"].placed == 12
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Console
 
 from scheduler.config import kinds
 from scheduler.domain.placement import Strategy
@@ -21,21 +17,24 @@ from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings
 from scheduler.domain.wording import counted
 from scheduler.errors import ConfigurationError
+from scheduler.lab.cli.lifecycle_command import lifecycle
+from scheduler.lab.cli.options import (
+    AsJson,
+    RedisAddress,
+    ReportInterval,
+    Seed,
+    counts,
+    parts,
+    progress_bars,
+    quiet_logs,
+    read_option,
+    show,
+    wide_console,
+)
 from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS
 from scheduler.observability.logging import configure_logging
 
 DEFAULT_GROUP_SIZE = 10
-
-RedisAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="embedded, host:port, redis://… Default: a private server for the run, else the embedded ledger.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
-Seed = Annotated[int, typer.Option(help="Of everything random; the same seed is the same run.")]
-ReportInterval = Annotated[str, typer.Option(metavar="DURATION", help="Between two reports of a node.")]
 
 bench_app = typer.Typer(no_args_is_help=True, help="What the scheduler costs the Redis server.")
 
@@ -77,6 +76,7 @@ def replay(
     """Run a trace against one or more strategies and compare what became of it.
 
     Without files the bundled trace is used. Time is simulated: months replay in minutes."""
+    from scheduler.lab.clock import always
     from scheduler.lab.compare import Setup, compare_strategies, contenders
     from scheduler.lab.fleet import FleetOptions
     from scheduler.lab.plot import check_plot_file, draw
@@ -88,11 +88,11 @@ def replay(
     if plot is not None:
         check_plot_file(plot)
     trace = read_trace(nodes, requests).compressed(time_scale)
-    strategies = [_read("--strategy", kinds.choice(Strategy), name) for name in _parts(strategy)]
+    strategies = [read_option("--strategy", kinds.choice(Strategy), name) for name in parts(strategy)]
     settings = LedgerSettings(
-        admission=_read("--admission", kinds.choice(Admission), admission),
-        overcommit_cpu=_read("--overcommit-cpu", kinds.overcommit(), overcommit_cpu),
-        overcommit_memory=_read("--overcommit-memory", kinds.overcommit(), overcommit_memory),
+        admission=read_option("--admission", kinds.choice(Admission), admission),
+        overcommit_cpu=read_option("--overcommit-cpu", kinds.overcommit(), overcommit_cpu),
+        overcommit_memory=read_option("--overcommit-memory", kinds.overcommit(), overcommit_memory),
         groups=GroupSettings(
             max_sandbox_count=group_max_sandboxes,
             max_cpu_count=group_max_cpus,
@@ -100,12 +100,14 @@ def replay(
         ),
     )
     fleet = FleetOptions(
-        report_interval_ms=_read("--report-interval", kinds.duration(), report_interval),
-        boot_ms=_read("--boot-time", kinds.duration(), boot_time),
+        report_interval=always(read_option("--report-interval", kinds.duration(), report_interval)),
+        boot=always(read_option("--boot-time", kinds.duration(), boot_time)),
         idle_reports=False,
     )
-    options = ReplayOptions(_read("--lifecycle", kinds.choice(Lifecycle), lifecycle_), warm_keys, fleet)
-    placements = [_read("--group-placement", kinds.choice(GroupPlacement), name) for name in _parts(group_placement)]
+    options = ReplayOptions(read_option("--lifecycle", kinds.choice(Lifecycle), lifecycle_), warm_keys, fleet)
+    placements = [
+        read_option("--group-placement", kinds.choice(GroupPlacement), name) for name in parts(group_placement)
+    ]
     quiet_logs()
     with best_server(redis_addr) as address, progress_bars(len(trace.requests), shown=not as_json) as report:
         setup = Setup(address, settings, options, seed)
@@ -113,38 +115,7 @@ def replay(
     if plot is not None:
         draw(results, plot)
     title = f"{counted(len(trace.requests), 'request')} on {counted(len(trace.nodes), 'node')}"
-    _show(replay_table(results, title), {"strategies": [result.as_dict() for result in results]}, as_json=as_json)
-
-
-def lifecycle(
-    creates: Annotated[int, typer.Option(min=1, help="Sandboxes to create in each run.")] = 10_000,
-    ending: Annotated[
-        str, typer.Option(metavar="A,B", help="How reservations end: explicit, both, events, counters.")
-    ] = "explicit,both,events,counters",
-    nodes: Annotated[int, typer.Option(min=1, help="Nodes of 64 CPUs and 128 GiB.")] = 32,
-    redis_addr: RedisAddress = None,
-    report_interval: ReportInterval = "5s",
-    seed: Seed = 1,
-    as_json: AsJson = False,
-) -> None:
-    """Measure what it costs not to tell the ledger how a placement ended.
-
-    One nearly full fleet with failing creates, forks and a restart: how much capacity is held for
-    nothing, and how often is a sandbox refused that had room?"""
-    from scheduler.lab.compare import compare_endings
-    from scheduler.lab.fleet import FleetOptions
-    from scheduler.lab.lifecycle import Ending, Workload
-    from scheduler.lab.scratch import best_server
-    from scheduler.lab.tables import lifecycle_table
-
-    fleet = FleetOptions(report_interval_ms=_read("--report-interval", kinds.duration(), report_interval))
-    workload = Workload(creates=creates, node_count=nodes, seed=seed, fleet=fleet)
-    endings = [_read("--ending", kinds.choice(Ending), name) for name in _parts(ending)]
-    quiet_logs()
-    with best_server(redis_addr) as address, progress_bars(creates, shown=not as_json) as report:
-        results = asyncio.run(compare_endings(workload, endings, address, report))
-    title = f"{counted(creates, 'create')} on {counted(nodes, 'node')}, a report every {report_interval}"
-    _show(lifecycle_table(results, title), {"lifecycles": [result.as_dict() for result in results]}, as_json=as_json)
+    show(replay_table(results, title), {"strategies": [result.as_dict() for result in results]}, as_json=as_json)
 
 
 @bench_app.command("schedule")
@@ -164,15 +135,15 @@ def bench_schedule_command(
     from scheduler.lab.scratch import real_server
     from scheduler.lab.tables import fleet_cost_table, placement_cost_table
 
-    options = BenchOptions(_read("--strategy", kinds.choice(Strategy), strategy), rounds, calls)
-    node_counts, shape_counts = _counts("--nodes", nodes), _counts("--shapes", shapes)
+    options = BenchOptions(read_option("--strategy", kinds.choice(Strategy), strategy), rounds, calls)
+    node_counts, shape_counts = counts("--nodes", nodes), counts("--shapes", shapes)
     quiet_logs()
     console = Console(stderr=True)
     with real_server(redis_addr) as address, console.status("starting") as status:
         report = asyncio.run(bench_schedule(address, node_counts, shape_counts, options, status.update))
-    _show(placement_cost_table(report.placements), report.as_dict(), as_json=as_json)
+    show(placement_cost_table(report.placements), report.as_dict(), as_json=as_json)
     if not as_json:
-        _show(fleet_cost_table(report.fleets), None, as_json=False)
+        show(fleet_cost_table(report.fleets), None, as_json=False)
 
 
 def demo(
@@ -206,7 +177,7 @@ def fleet(
         nodes=nodes,
         creates_per_second=creates_per_second,
         sandbox_seconds=sandbox_seconds,
-        report_seconds=_read("--report-interval", kinds.duration(), report_interval) / 1000,
+        report_seconds=read_option("--report-interval", kinds.duration(), report_interval) / 1000,
         seed=seed,
         node_key=_key_in(node_key_file),
         gateway_key=_key_in(gateway_key_file),
@@ -224,51 +195,3 @@ def _key_in(file: Path | None) -> str | None:
         return file.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ConfigurationError(f"cannot read the key in {file}: {error.strerror}") from error
-
-
-def wide_console() -> Console:
-    """Into a pipe nothing is folded for a terminal that is not there."""
-    return Console(width=None if sys.stdout.isatty() else 160)
-
-
-def quiet_logs() -> None:
-    """A run logs every placement and report; here only what went wrong is worth a line."""
-    configure_logging("error", "auto")
-
-
-@contextmanager
-def progress_bars(total: int, *, shown: bool) -> Iterator[Any]:
-    """One bar a run, on standard error; the value is told a run's name and how far it is."""
-    columns = (TextColumn("{task.description:<34}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(name: str, done: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
-            bars.update(tasks[name], completed=done)
-
-        yield report
-
-
-def _parts(listed: str) -> list[str]:
-    return [part.strip() for part in listed.split(",") if part.strip()]
-
-
-def _counts(option: str, listed: str) -> list[int]:
-    return [_read(option, kinds.integer(1, 10_000_000), part) for part in _parts(listed)]
-
-
-def _read(option: str, kind: kinds.Kind[kinds.T], text: str) -> kinds.T:
-    """An option's value, held to the same rules as a configuration key's."""
-    try:
-        return kind.read(kind.from_text(text))
-    except kinds.Unacceptable as refused:
-        raise ConfigurationError(f"{option} must be {refused.allowed}, not {text!r}") from None
-
-
-def _show(table: RenderableType, plain: Any, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(plain, indent=2))
-        return
-    wide_console().print(table)
