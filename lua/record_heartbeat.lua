@@ -9,7 +9,7 @@
 -- ARGV[5]: endpoint  for a node that registers itself; '' when not carried
 -- ARGV[6]: roster_digest  of the sandbox ids listed; '' when the report says nothing about them
 -- ARGV[7]: stage  'offer': the claimed ids among the roster follow only when asked for; 'listed': they follow
--- ARGV[8]: status  ready | connecting | unhealthy, as reported
+-- ARGV[8]: status  ready | connecting | unhealthy | lingering, as reported
 -- ARGV[9]: details_count  how many of the values from ARGV[24] on are details
 -- ARGV[10]: cpu_count
 -- ARGV[11]: memory_total_bytes

@@ -2,9 +2,10 @@
 -- Which pool a node belongs to, and noticing that one fell silent.
 local SILENCE_SLICE = 1024
 
--- Discovery first, then the age of the last report, then what the node says of itself.
+-- Draining first, told by discovery or by the node's last report, silent or not; then the age of that report,
+-- then what else the node says of itself.
 local function pool_of(discovery, status, over_limit, stale)
-  if discovery == 'lingering' then return 'l' end
+  if discovery == 'lingering' or status == 'lingering' then return 'l' end
   if stale or status == 'unhealthy' then return over_limit and 'x' or 'u' end
   if over_limit then return 'o' end
   return status == 'ready' and 'r' or 'c'

@@ -21,7 +21,7 @@ NODE_IDS = ("B", "a", "b", "n10", "n9", "é")
 # Around both default deadlines: one report_ttl, and the end of a reservation.
 WAITS_MS = (1, 700, 5_000, 5_000, 29_999, 30_000, 30_001, 60_000, 600_000)
 
-_MOSTLY_READY = (*[NodeStatus.READY] * 7, NodeStatus.CONNECTING, NodeStatus.UNHEALTHY)
+_MOSTLY_READY = (*[NodeStatus.READY] * 7, NodeStatus.CONNECTING, NodeStatus.UNHEALTHY, NodeStatus.LINGERING)
 _LIMITS = (
     {"max_sandbox_count": 2},
     {"max_sandbox_starting_count": 0},

@@ -56,7 +56,7 @@ def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:
 
 def node_class(node: ModelNode, now_ms: int, settings: LedgerSettings) -> str:
     """lingering, unhealthy, over_limit, ready or connecting; the first that applies."""
-    if node.lingering:
+    if node.lingering or (node.snapshot is not None and node.snapshot.status is NodeStatus.LINGERING):
         return "lingering"
     status = node.status(now_ms, settings.report_ttl_ms)
     if status is NodeStatus.UNHEALTHY:
