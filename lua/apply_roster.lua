@@ -9,7 +9,7 @@
 -- ARGV[5]: roster_digest  of the whole new roster in the last slice, '' in all others
 -- ARGV[6]: added_count  how many of the following ids were added
 -- ARGV[7..]: sandbox_ids  the added, then those no longer listed; at most 500 of them
--- Reply: {'applied'} | {'superseded'} | {'uninitialised'}
+-- Reply: {'applied'} | {'superseded'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(ids in the slice)
 -- @include "include/keys"
@@ -19,8 +19,8 @@
 -- @include "include/credit"
 -- @include "include/identity"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local node_id, node = ARGV[2], node_key(ARGV[2])

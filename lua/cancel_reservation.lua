@@ -7,7 +7,7 @@
 -- ARGV[3]: reason  for people, may be ''
 -- ARGV[4]: tombstone_ms  how long to refuse a schedule that has not arrived; '' leaves no tombstone
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
---        {'missing', rebuilding} | {'uninitialised'}
+--        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -17,8 +17,8 @@
 -- @include "include/reservations"
 -- @include "include/rebuilding"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local id, reason = ARGV[2], ARGV[3]
 local reservation = read_reservation(id)

@@ -6,7 +6,7 @@
 -- ARGV[2]: reservation_id
 -- ARGV[3]: sandbox_id
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
---        {'missing', rebuilding} | {'uninitialised'}
+--        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -17,8 +17,8 @@
 -- @include "include/identity"
 -- @include "include/rebuilding"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local id, sandbox_id = ARGV[2], ARGV[3]
 local reservation = read_reservation(id)

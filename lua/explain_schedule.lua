@@ -14,7 +14,7 @@
 -- ARGV[11..]: excluded  node ids, then locality keys
 -- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '',
 --         cpu pressure, memory pressure, pending cpu, pending bytes, pending count}, …}
---        {'again'} | {'refresh'} | {'uninitialised'}
+--        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit log nodes)
 -- @include "include/keys"
@@ -26,8 +26,8 @@
 -- @include "include/refusal"
 -- @include "include/node_view"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now)

@@ -6,13 +6,16 @@
 -- ARGV[3]: backend
 -- ARGV[4]: key
 -- ARGV[5]: node_id
--- Reply: {'forgotten'}
+-- Reply: {'forgotten'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log artifacts)
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/settings"
 -- @include "include/artifacts"
 
+local _, refused = read_settings()
+if refused then return refused end
 work_off_artifacts()
 local artifact = artifact_scope(ARGV[2], ARGV[3]) .. '|' .. ARGV[4]
 redis.call('SREM', node_key(ARGV[5], 'artifacts'), artifact)

@@ -5,13 +5,16 @@
 -- ARGV[2]: name
 -- ARGV[3]: holder
 -- ARGV[4]: ttl_ms  0: the holder lets go
--- Reply: {'held'} | {'taken', holder} | {'free'}
+-- Reply: {'held'} | {'taken', holder} | {'free'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(1)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local lease, holder, ttl_ms = key('lease:' .. ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local known = redis.call('HMGET', lease, 'holder', 'until_ms')

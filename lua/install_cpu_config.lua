@@ -7,14 +7,17 @@
 -- ARGV[4]: carried  '1' when the node's report carried its own text
 -- ARGV[5]: version  of the inputs, as report_cpu_config told it
 -- ARGV[6]: text  the common template; '' when one of the inputs cannot be read
--- Reply: {'nothing'} | {'send', template} | {'changed'}
+-- Reply: {'nothing'} | {'send', template} | {'changed'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(1)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/cpu_configs"
 
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local node_id, cluster_id, version, text = ARGV[2], ARGV[3], ARGV[5], ARGV[6]
 local result = cpu_config_result_key(cluster_id)

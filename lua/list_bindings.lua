@@ -5,17 +5,20 @@
 -- ARGV[2]: cursor  '0' starts; then what the slice before told; '' asks for those named
 -- ARGV[3..]: sandbox_ids  at most 500, when asked for by name
 -- Reply: {'bindings', cursor ('0': that was all), binding_ttl_ms, sandbox_id, node_id, endpoint, left_ms, …}
---        {'uninitialised'}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(1) per binding, about 500 in one slice
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/bindings"
 local SLICE = 500
 
-local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms') or '')
-if not binding_ttl_ms then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
+read_binding_settings(settings)
+local binding_ttl_ms = settings.binding_ttl_ms
 local now = open_clock(ARGV[1])
 
 -- Sandbox ids and what is recorded of each, alternating; false where nothing is.

@@ -6,17 +6,20 @@
 -- ARGV[3]: backend  '' is any
 -- ARGV[4]: exclude_node_id  '' excludes nobody
 -- ARGV[5]: after  the last id of the slice before, '' starts at the first
--- Reply: {'peers', last id looked at ('': that was all), node_id, backend, address, …} | {'uninitialised'}
+-- Reply: {'peers', last id looked at ('': that was all), node_id, backend, address, …}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(nodes), 500 in one slice
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/artifacts"
 local SLICE = 500
 
-local report_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms') or '')
-if not report_ttl_ms then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
+local report_ttl_ms = settings.report_ttl_ms
 local now = open_clock(ARGV[1])
 local node_ids = redis.call('ZRANGEBYLEX', key('nodes'), ARGV[5] == '' and '-' or '(' .. ARGV[5], '+', 'LIMIT', 0, SLICE)
 local reply = { 'peers', #node_ids == SLICE and node_ids[SLICE] or '' }

@@ -6,7 +6,8 @@
 -- ARGV[3]: limit  how many to look at
 -- ARGV[4]: node_id  '' for all nodes
 -- ARGV[5]: state  '' for all states
--- Reply: {'page', last sequence looked at | '', {reservation_id, {reservation fields}, …}} | {'again'} | {'uninitialised'}
+-- Reply: {'page', last sequence looked at | '', {reservation_id, {reservation fields}, …}} | {'again'}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit)
 -- @include "include/keys"
@@ -15,7 +16,8 @@
 -- @include "include/settings"
 -- @include "include/reservations"
 
-if not read_settings() then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 if expire_due(now, EXPIRY_SLICE) == EXPIRY_SLICE then
   save_rows()

@@ -8,19 +8,20 @@
 -- ARGV[5]: exclude_node_id  '' excludes nobody
 -- ARGV[6]: cursor  '0' starts; then what the slice before told
 -- ARGV[7]: found_count  by the slices before
--- Reply: {'providers', cursor ('0': that was all), node_id, address, …} | {'uninitialised'}
+-- Reply: {'providers', cursor ('0': that was all), node_id, address, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(providers), about 500 in one slice
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/artifacts"
 local SLICE = 500
 
-local settings = redis.call('HMGET', KEYS[1], 'report_ttl_ms', 'artifact_lookup_node_limit')
-if not settings[1] then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
-local report_ttl_ms, limit = tonumber(settings[1]), tonumber(settings[2] or '0')
+local limit = tonumber(redis.call('HGET', KEYS[1], 'artifact_lookup_node_limit') or '0')
 local cluster_id, backend = ARGV[2], ARGV[3]
 local artifact = artifact_scope(cluster_id, backend) .. '|' .. ARGV[4]
 
@@ -35,7 +36,7 @@ local reply, found = { 'providers', scanned[1] }, tonumber(ARGV[7])
 for index = 1, #scanned[2], 2 do
   local node_id, recorded = scanned[2][index], scanned[2][index + 1]
   if node_id ~= ARGV[5] and counts(node_id, recorded) then
-    local peer, address = ready_peer(node_id, cluster_id, backend, now, report_ttl_ms)
+    local peer, address = ready_peer(node_id, cluster_id, backend, now, settings.report_ttl_ms)
     if peer then
       reply[#reply + 1], reply[#reply + 2] = node_id, address
       found = found + 1

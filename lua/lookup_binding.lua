@@ -3,17 +3,21 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: sandbox_id
--- Reply: {'bound', node_id, endpoint, recorded_at_ms} | {'missing', rebuilding} | {'uninitialised'}
+-- Reply: {'bound', node_id, endpoint, recorded_at_ms} | {'missing', rebuilding}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(1)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/bindings"
 -- @include "include/rebuilding"
 
-local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms') or '')
-if not binding_ttl_ms then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
+read_binding_settings(settings)
+local binding_ttl_ms = settings.binding_ttl_ms
 local now = open_clock(ARGV[1])
 local binding = binding_of(ARGV[2])
 if not binding then return missing(now) end

@@ -11,13 +11,16 @@
 -- ARGV[7]: lost_with  the server process since which something told is missing: nodes known wait until they
 --          report, once for each such process; '' when nothing is known to be missing
 -- ARGV[8..]: content  field, value, …
--- Reply: {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
+-- Reply: {'unknown', what, found}: a ledger of another format ('converting': being brought to this one), or settings
+--        that stand against these and name what this version does not know; nothing was written
+--        {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
 --        missing is told as not rebuilt
 -- Errors: none
 -- Cost: O(shapes)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 
 local now = open_clock(ARGV[1])
 local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with')
@@ -40,20 +43,34 @@ local function outcome()
   return others_alive() and 'conflict' or 'written'
 end
 
+-- Version 0.1 kept its settings under another key, and knew no format.
+local function unopened_format()
+  if redis.call('EXISTS', key('conversion')) == 1 then return 'converting' end
+  local epoch = redis.pcall('HGET', key('settings'), 'epoch')
+  return type(epoch) == 'string' and '1' or nil
+end
+
 local status = outcome()
+local _, refused = read_settings()
+local format = not stored.epoch and unopened_format()
+if format then return { 'unknown', 'format', format } end
+if stored.epoch and refused and (status ~= 'written' or refused[2] == 'format') then return refused end
+
 if status == 'written' then
+  -- One write for all of it, and only then what is no longer said: nothing is missing in between.
   local values = { unpack(ARGV, 8) }
-  for _, value in ipairs({ 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
+  local kept = { rebuilding_until_ms = true, unheard_since_ms = true, lost_with = true, refresh_after = true }
+  for _, value in ipairs({ 'format', FORMAT, 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
     values[#values + 1] = value
   end
-  for _, name in ipairs({ 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with' }) do
-    if stored[name] then values[#values + 1], values[#values + 2] = name, stored[name] end
-  end
-  redis.call('DEL', KEYS[1])
+  if redis.call('ZCARD', key('nodes')) > 0 then values[#values + 1], values[#values + 2] = 'refresh_after', '' end
+  for index = 1, #values, 2 do kept[values[index]] = true end
   redis.call('HSET', KEYS[1], unpack(values))
+  for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if not kept[name] then redis.call('HDEL', KEYS[1], name) end
+  end
   for _, name in ipairs(redis.call('HKEYS', key('shapes'))) do redis.call('UNLINK', key('shape:' .. name)) end
   redis.call('DEL', key('shapes'))
-  if redis.call('ZCARD', key('nodes')) > 0 then redis.call('HSET', KEYS[1], 'refresh_after', '') end
 end
 if ARGV[6] == '1' then
   local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms'))

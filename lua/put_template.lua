@@ -5,7 +5,7 @@
 -- ARGV[2]: template_id
 -- ARGV[3]: cpu_count
 -- ARGV[4]: memory_mb  MiB
--- Reply: {'declared'} | {'full', limit} | {'uninitialised'}
+-- Reply: {'declared'} | {'full', limit} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log templates)
 -- @include "include/keys"
@@ -14,7 +14,8 @@
 -- @include "include/settings"
 -- @include "include/learning"
 
-if not read_settings() then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
 open_clock(ARGV[1])
 if not redis.call('ZSCORE', key('templates'), ARGV[2]) and redis.call('ZCARD', key('templates')) >= TEMPLATES_MAX then
   return { 'full', integer(TEMPLATES_MAX) }

@@ -6,7 +6,7 @@
 -- ARGV[3]: after  the last id of the page before, '' starts at the first
 -- ARGV[4]: limit
 -- Reply: {'nodes', {node_id, {fields}, status, reason, cpu pressure, memory pressure, pending cpu, pending bytes, pending count}, …}
---        {'again'} | {'uninitialised'}
+--        {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit)
 -- @include "include/keys"
@@ -16,8 +16,8 @@
 -- @include "include/reservations"
 -- @include "include/node_view"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 if redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) > 0 then
   local swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE

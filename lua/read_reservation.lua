@@ -3,7 +3,7 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: reservation_id
--- Reply: {'ok', {reservation fields}} | {'missing', rebuilding} | {'uninitialised'}
+-- Reply: {'ok', {reservation fields}} | {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -13,7 +13,8 @@
 -- @include "include/reservations"
 -- @include "include/rebuilding"
 
-if not read_settings() then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local reservation = read_reservation(ARGV[2])
 if not reservation then return missing(now) end

@@ -7,16 +7,18 @@
 -- ARGV[3]: backend
 -- ARGV[4]: key
 -- ARGV[5]: node_id
--- Reply: {'recorded'} | {'unlisted'} | {'uninitialised'}
+-- Reply: {'recorded'} | {'unlisted'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log artifacts); at most 16 evictions of 256 providers each
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/settings"
 -- @include "include/artifacts"
 local EVICTIONS = 16
 
-local capacity = tonumber(redis.call('HGET', KEYS[1], 'artifact_store_capacity') or '')
-if not capacity then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
+local capacity = tonumber(redis.call('HGET', KEYS[1], 'artifact_store_capacity'))
 local node_id = ARGV[5]
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
 local scope = artifact_scope(ARGV[2], ARGV[3])

@@ -5,7 +5,7 @@
 -- ARGV[2]: sandbox_id
 -- ARGV[3]: node_id
 -- ARGV[4]: endpoint
--- Reply: {'recorded'} | {'refused'} | {'uninitialised'}
+-- Reply: {'recorded'} | {'refused'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log bindings)
 -- @include "include/keys"
@@ -15,7 +15,8 @@
 -- @include "include/credit"
 -- @include "include/identity"
 
-if not read_settings() then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local node = as_table_of(node_key(ARGV[3]), 'endpoint', 'discovery')
 if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~= 'lingering') then

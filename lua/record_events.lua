@@ -4,7 +4,7 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
 -- ARGV[3..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
--- Reply: {'counted', how many were new} | {'unlisted'} | {'uninitialised'}
+-- Reply: {'counted', how many were new} | {'unlisted'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(events + unnamed reservations of the node, at most 2,048 of them)
 -- @include "include/keys"
@@ -18,8 +18,8 @@ local UNNAMED_MAX = 1024
 local REMEMBER_MS = 600000
 local REMEMBER_MAX = 10000
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local node_id = ARGV[2]
 local explained = node_key(node_id, 'explained')

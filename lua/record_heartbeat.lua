@@ -28,7 +28,7 @@
 -- ARGV[24..]: details  field, value, … to store as they are, then the listed sandbox ids
 -- Reply: {'accepted', generation, roster_changed (1|0), roster_edits, template_due (1|0)} | {'stale', generation}
 --        {'roster', claimed sandbox id, …}  call again with stage 'listed' and those of them that the roster lists
---        {'unlisted'} | {'again'} | {'uninitialised'}
+--        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(open reservations of the node), whatever the roster's size
 -- @include "include/keys"
@@ -41,8 +41,8 @@
 -- @include "include/discovery"
 -- @include "include/cpu_configs"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 -- What is due has ended before this report, and takes no credit of it.

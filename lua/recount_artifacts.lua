@@ -4,16 +4,19 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: pairs  node_id that offers the artifact ('': nobody said), artifact, …; at most 200 pairs
--- Reply: {'recounted', subject, rule, detail, …}
+-- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(pairs × providers, of artifacts with at most 500)
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/settings"
 -- @include "include/artifacts"
 -- @include "include/findings"
 local PROVIDERS_MOST = 500
 
-local waiting = redis.call('EXISTS', key('artifact_backlog')) == 1
+local _, refused = read_settings()
+if refused then return refused end
+local waiting = redis.call('EXISTS', key('artifact_leftovers')) == 1
 
 for index = 2, #ARGV, 2 do
   local node_id, artifact = ARGV[index], ARGV[index + 1]

@@ -3,14 +3,17 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: pairs  node_id that lists or was assigned the sandbox ('': nobody said), sandbox_id, …; at most 200 pairs
--- Reply: {'recounted', subject, rule, detail, …}
+-- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(pairs log bindings)
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/settings"
 -- @include "include/bindings"
 -- @include "include/findings"
 
+local _, refused = read_settings()
+if refused then return refused end
 local function assigned_to(node_id, sandbox_id)
   return redis.call('ZSCORE', node_key(node_id, 'assigned'), sandbox_id)
 end

@@ -6,15 +6,19 @@
 -- ARGV[3]: walked_to  sequence; the caller has read every reservation up to it
 -- ARGV[4..]: reservation_ids  those among them that named the group
 -- Reply: {'recounted', subject, rule, detail, …} | {'moved'}  so much was placed meanwhile that the caller must read again
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(ids + reservations newer than walked_to, at most 2,000 of these)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/reservations"
 -- @include "include/findings"
 local NEWER_MAX = 2000
 
+local _, refused = read_settings()
+if refused then return refused end
 local now, group_key = open_clock(ARGV[1]), ARGV[2]
 local subject = 'group ' .. group_key
 local group, recent = read_group(group_key), redis.call('ZSCORE', key('groups:recent'), group_key)

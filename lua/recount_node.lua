@@ -3,7 +3,7 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id  listed or not: of a node that is not, hardly anything may be left
--- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'}
+-- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(open reservations of the node)
 -- @include "include/keys"
@@ -24,8 +24,8 @@ local MEMBER_OF = {
 local POOL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting' }
 local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused' }
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now, node_id = open_clock(ARGV[1]), ARGV[2]
 local subject = 'node ' .. node_id
 local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting')

@@ -3,15 +3,18 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: reservation_ids  at most 100; also ids that only a list knows
--- Reply: {'recounted', subject, rule, detail, …}
+-- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(ids log reservations)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/reservations"
 -- @include "include/findings"
 
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 
 local function recount_absent(subject, listing)

@@ -6,6 +6,7 @@
 -- ARGV[2]: shape  its name, as `shapes` has it
 -- ARGV[3]: after  the last node id of the slice before, '' starts at the first
 -- Reply: {'recounted', subject, rule, detail, …} | {'unfinished'}  being built, or too far behind to be judged
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(500 nodes + 2,000 journal entries)
 -- @include "include/keys"
@@ -18,10 +19,11 @@ local LAG_MAX = 2000
 local SET_OF = { any = 'candidates', ready = 'ready', degraded = 'last_resort' }
 
 local name = ARGV[2]
-local settings = read_settings()
+local settings, refused = read_settings()
+if refused then return refused end
 local cursor, stage = string.match(redis.call('HGET', key('shapes'), name) or '', '^(%d+),%d+,(%a)')
-if not settings or stage ~= 'c' then return { 'unfinished' } end
-local base = tonumber(redis.call('HGET', key('cursors'), 'journal_base') or '') or 0
+if stage ~= 'c' then return { 'unfinished' } end
+local base = tonumber(redis.call('HGET', key('rotations'), 'journal_base') or '') or 0
 local lag = base + redis.call('LLEN', key('journal')) - tonumber(cursor)
 if tonumber(cursor) < base or lag < 0 or lag > LAG_MAX then return { 'unfinished' } end
 

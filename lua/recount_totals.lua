@@ -3,18 +3,20 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: clusters  ids of clusters whose CPU templates are kept
--- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'}
+-- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(distinct CPU templates + artifact scopes)
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/settings"
 -- @include "include/rows"
 -- @include "include/findings"
 -- @include "include/cpu_configs"
 local JOURNAL_MOST = JOURNAL_CAP + 1025
 local SHAPES_MOST = 128
 
-if redis.call('EXISTS', KEYS[1]) == 0 then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
 
 local function size(set) return redis.call('ZCARD', key(set)) end
 

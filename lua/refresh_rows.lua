@@ -2,7 +2,7 @@
 -- Guarantee: placements wait until all rows are current, so none is decided on old capacities or limits.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- Reply: {'refreshed', more (1|0)} | {'uninitialised'}
+-- Reply: {'refreshed', more (1|0)} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(500 nodes)
 -- @include "include/keys"
@@ -12,8 +12,8 @@
 -- @include "include/observe"
 local SLICE = 500
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 if not settings.refresh_after then return { 'refreshed', '0' } end
 local now = open_clock(ARGV[1])
 local observation = read_observation_settings()

@@ -5,7 +5,7 @@
 -- ARGV[2]: reservation_id
 -- ARGV[3]: ttl_ms  from now
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', state, {reservation fields}}
---        {'missing', rebuilding} | {'uninitialised'}
+--        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -15,8 +15,8 @@
 -- @include "include/reservations"
 -- @include "include/rebuilding"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local id = ARGV[2]
 local reservation = read_reservation(id)

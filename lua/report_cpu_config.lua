@@ -10,13 +10,17 @@
 -- ARGV[6]: text  the template as the node wrote it; '' when the report carried none
 -- Reply: {'nothing'} | {'send', template}
 --        {'compute', version, node_id, …}  intersect the kept texts of these nodes, in this order, and install the result
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log nodes of the cluster); O(distinct templates) when a new one is to be computed
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 -- @include "include/cpu_configs"
 
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local node_id, cluster_id, digest = ARGV[2], ARGV[3], ARGV[5]
 local observed = redis.call('HMGET', node_key(node_id), 'last_seen_ms', 'generation', 'discovery')

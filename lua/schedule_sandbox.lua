@@ -19,7 +19,7 @@
 -- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
 --        {'conflict', {reservation fields}} | {'refused', nodes, reason, count, …}
---        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'}
+--        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log nodes); bounded slices of index, expiry and silence backlog, each answered with 'again'
 -- @include "include/keys"
@@ -29,8 +29,8 @@
 -- @include "include/request"
 -- @include "include/choose"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now)
@@ -62,9 +62,9 @@ end
 -- Write.
 local moves, node = context.moves, node_key(node_id)
 if moves == 'ties' or moves == 'ordinary_ties' then
-  redis.call('HSET', key('cursors'), 'now', now_ms, moves, integer((tonumber(cursors[moves] or '') or 0) + 1))
+  redis.call('HSET', key('rotations'), 'now', now_ms, moves, integer((tonumber(cursors[moves] or '') or 0) + 1))
 else
-  redis.call('HSET', key('cursors'), 'now', now_ms, moves or 'now', moves and node_id or now_ms)
+  redis.call('HSET', key('rotations'), 'now', now_ms, moves or 'now', moves and node_id or now_ms)
 end
 local degraded = context.degraded and '1' or '0'
 local endpoint = redis.call('HGET', node, 'endpoint') or ''

@@ -5,7 +5,7 @@
 -- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report
 -- ARGV[3]: listed_count  how many triplets follow
 -- ARGV[4..]: nodes  node_id, endpoint, active | lingering, …; then the ids to remove
--- Reply: {'changed', count} | {'again'} | {'uninitialised'}
+-- Reply: {'changed', count} | {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(changes log nodes + open reservations of returning nodes); what is given up of those that return too
 --       late goes in slices before anything changes
@@ -15,8 +15,8 @@
 -- @include "include/settings"
 -- @include "include/discovery"
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local changed = 0

@@ -4,13 +4,16 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: replica_id
 -- ARGV[3]: ttl_ms  0: this replica leaves
--- Reply: {'alive', epoch, revision, digest, refreshing (1|0)} | {'uninitialised'}
+-- Reply: {'alive', epoch, revision, digest, refreshing (1|0)} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log replicas)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
+-- @include "include/settings"
 
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', key('replicas'), '-inf', integer(now))
 if ARGV[3] == '0' then
@@ -19,5 +22,4 @@ else
   redis.call('ZADD', key('replicas'), integer(now + tonumber(ARGV[3])), ARGV[2])
 end
 local settings = as_table_of(KEYS[1], 'epoch', 'revision', 'digest', 'refresh_after')
-if not settings.epoch then return { 'uninitialised' } end
 return { 'alive', settings.epoch, settings.revision, settings.digest, settings.refresh_after and '1' or '0' }

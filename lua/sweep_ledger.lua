@@ -3,7 +3,7 @@
 --            keeps the backlog short and the key space bounded.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- Reply: {'swept', how much was done; 0: nothing was due} | {'uninitialised'}
+-- Reply: {'swept', how much was done; 0: nothing was due} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: at most about 2,000 small steps
 -- @include "include/keys"
@@ -18,8 +18,8 @@ local BINDING_SLICE = 500
 local ABSENT_SLICE = 16
 local SELF_REGISTERED_MS = 24 * 3600 * 1000
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 

@@ -3,7 +3,8 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: first  how many of the open ones are done with; 0 starts
--- Reply: {'tally', next first ('': that was all), node_id, state, count, age_ms of the oldest, …} | {'uninitialised'}
+-- Reply: {'tally', next first ('': that was all), node_id, state, count, age_ms of the oldest, …}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(slice), about 500 reservations
 -- @include "include/keys"
@@ -12,7 +13,8 @@
 -- @include "include/settings"
 local SLICE = 500
 
-if not read_settings() then return { 'uninitialised' } end
+local _, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local first = tonumber(ARGV[2])
 local open = redis.call('ZRANGE', key('expiry'), first, first + SLICE - 1)

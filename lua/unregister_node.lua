@@ -4,7 +4,7 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
 -- ARGV[3]: service_instance_id
--- Reply: {'unregistered'} | {'mismatch', reporting instance} | {'again'} | {'uninitialised'}
+-- Reply: {'unregistered'} | {'mismatch', reporting instance} | {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(1) plus slices of 500 bindings
 -- @include "include/keys"
@@ -15,8 +15,8 @@
 -- @include "include/bindings"
 local SLICE = 500
 
-local settings = read_settings()
-if not settings then return { 'uninitialised' } end
+local settings, refused = read_settings()
+if refused then return refused end
 local now = open_clock(ARGV[1])
 local node_id = ARGV[2]
 local node = node_key(node_id)

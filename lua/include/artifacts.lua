@@ -7,7 +7,7 @@
 --   node:<id>:artifacts      set: the artifacts of one node
 --   artifact_scopes          hash: (cluster, backend) → how many artifacts it has
 --   artifact_epochs          hash: node → epoch, while older entries of that node wait to be cleared away
---   artifact_backlog         list: what is parked under artifact_backlog:<number> and cleared away in slices
+--   artifact_leftovers         list: what is parked under artifact_leftovers:<number> and cleared away in slices
 --
 -- An artifact is named "<bytes>:<cluster>|<bytes>:<backend>|<key>": lengths keep texts that hold the separators apart.
 local AT_ONCE = 256
@@ -28,8 +28,8 @@ local function artifact_key(artifact) return key('artifact:' .. artifact) end
 -- Moves a large key out of sight; `work_off_artifacts` clears it away.
 local function park(name, kind, about)
   local number = integer(redis.call('INCR', key('sequence')))
-  redis.call('RENAME', name, key('artifact_backlog:' .. number))
-  redis.call('RPUSH', key('artifact_backlog'), kind .. '|' .. number .. '|' .. about)
+  redis.call('RENAME', name, key('artifact_leftovers:' .. number))
+  redis.call('RPUSH', key('artifact_leftovers'), kind .. '|' .. number .. '|' .. about)
   return number
 end
 
@@ -73,10 +73,10 @@ end
 
 -- One slice of what `park` put aside.
 local function work_off_artifacts()
-  local entry = redis.call('LINDEX', key('artifact_backlog'), 0)
+  local entry = redis.call('LINDEX', key('artifact_leftovers'), 0)
   if not entry then return end
   local kind, number, about = string.match(entry, '^(%a+)|(%d+)|(.*)$')
-  local parked = key('artifact_backlog:' .. number)
+  local parked = key('artifact_leftovers:' .. number)
   if kind == 'artifact' then
     local slice = redis.call('HSCAN', parked, '0', 'COUNT', AT_ONCE)[2]
     for index = 1, #slice, 2 do
@@ -96,7 +96,7 @@ local function work_off_artifacts()
       redis.call('HDEL', key('artifact_epochs'), about)
     end
   end
-  if redis.call('EXISTS', parked) == 0 then redis.call('LPOP', key('artifact_backlog')) end
+  if redis.call('EXISTS', parked) == 0 then redis.call('LPOP', key('artifact_leftovers')) end
 end
 
 -- A function that tells whether a node's entry still counts.

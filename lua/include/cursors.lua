@@ -15,7 +15,7 @@ end
 
 -- Where the rotations stand that a strategy turns, and the last time used.
 local function read_cursors(strategy)
-  local hash = key('cursors')
+  local hash = key('rotations')
   if strategy == 'least_loaded' then
     local found = redis.call('HMGET', hash, 'now', 'journal_base', 'ties', 'ordinary_ties')
     return { now = found[1], journal_base = found[2], ties = found[3], ordinary_ties = found[4] }

@@ -61,7 +61,7 @@ end
 local function trim_journal(length)
   local surplus = length - JOURNAL_CAP
   redis.call('LTRIM', key('journal'), surplus, -1)
-  redis.call('HINCRBY', key('cursors'), 'journal_base', surplus)
+  redis.call('HINCRBY', key('rotations'), 'journal_base', surplus)
   journal_trimmed = journal_trimmed + surplus
 end
 

@@ -1,20 +1,37 @@
 -- @include "include/keys"
 -- What all replicas agreed on. A ledger without it was never opened, or has been emptied.
 
--- The settings a placement needs, or nil when the ledger has none.
+-- What the keys of this version mean. Raised when a key changes its name, type or content, so that a version
+-- which would misread them refuses before its first write.
+local FORMAT = '2'
+
+-- The settings a placement needs. Nil and a reply that refuses when the ledger has none ('uninitialised'), is
+-- of another format, or names something that this version does not know ('unknown').
 local function read_settings()
-  local found = redis.call('HMGET', KEYS[1], 'strategy', 'admission', 'report_ttl_ms', 'placement_reservation_ttl_ms',
-    'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after')
-  if not found[1] then return nil end
+  local found = redis.call('HMGET', KEYS[1], 'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms',
+    'placement_reservation_ttl_ms', 'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after')
+  local format, strategy, admission, placement = found[1], found[2], found[3], found[4]
+  if format ~= FORMAT then
+    if not format and not strategy then return nil, { 'uninitialised' } end
+    return nil, { 'unknown', 'format', format or '' }
+  end
+  if strategy ~= 'least_loaded' and strategy ~= 'round_robin' and strategy ~= 'random'
+    and strategy ~= 'grouped_round_robin' then
+    return nil, { 'unknown', 'strategy', strategy or '' }
+  end
+  if admission ~= 'strategy' and admission ~= 'always' then return nil, { 'unknown', 'admission', admission or '' } end
+  if placement ~= 'least_loaded' and placement ~= 'round_robin' then
+    return nil, { 'unknown', 'group_placement', placement or '' }
+  end
   return {
-    strategy = found[1],
-    admits = found[1] == 'least_loaded' or found[2] == 'always',
-    report_ttl_ms = tonumber(found[3]),
-    placement_reservation_ttl_ms = tonumber(found[4]),
-    cpu_unlimited = found[5] == 'unlimited',
-    memory_unlimited = found[6] == 'unlimited',
-    locality = found[7] == '1',
-    refresh_after = found[8] or nil,
+    strategy = strategy,
+    admits = strategy == 'least_loaded' or admission == 'always',
+    report_ttl_ms = tonumber(found[5]),
+    placement_reservation_ttl_ms = tonumber(found[6]),
+    cpu_unlimited = found[7] == 'unlimited',
+    memory_unlimited = found[8] == 'unlimited',
+    locality = found[9] == '1',
+    refresh_after = found[10] or nil,
   }
 end
 

@@ -23,6 +23,7 @@ from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.inspection.recount import check as check_ledger
 from scheduler.inspection.shapes import look_at_shapes
 from scheduler.inspection.story import tell_story
+from scheduler.inspection.upgrade import upgrading
 from scheduler.inspection.where import Where, server_now_ms, with_ledger
 from scheduler.store.ledger import Ledger
 
@@ -206,6 +207,22 @@ def check(
     _show(pages.check_page(report), plain, as_json)
     if not report.ok:
         raise typer.Exit(1)
+
+
+@inspect_app.command()
+def upgrade(
+    apply: Annotated[bool, typer.Option("--apply", help="Convert. Stop all replicas of version 0.1 first.")] = False,
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+) -> None:
+    """Bring the ledger of version 0.1 to this version's format. Without --apply: say what there is, write nothing."""
+
+    async def convert(ledger: Ledger) -> None:
+        for line in await upgrading(ledger, apply=apply):
+            typer.echo(line)
+
+    with_ledger(Where(redis_addr, domain, config), convert, settled=False)
 
 
 async def _reservations(

@@ -53,7 +53,7 @@ def _ask_owner(ledger: Ledger, key: FoundKey) -> Command:
         case Bound.TEMPLATE:
             return ("ZSCORE", keys.templates, key.identity)
         case Bound.PARKED:
-            return ("LRANGE", keys.artifact_backlog, 0, -1)
+            return ("LRANGE", keys.artifact_leftovers, 0, -1)
         case _:
             return ("EXISTS", key.key)
 

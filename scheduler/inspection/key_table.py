@@ -25,7 +25,7 @@ class Bound(Enum):
     SANDBOX = "an open reservation carries it, or it has a TTL"
     SHAPE = "listed in shapes"
     TEMPLATE = "listed in templates"
-    PARKED = "listed in artifact_backlog"
+    PARKED = "listed in artifact_leftovers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,18 @@ class KeyKind:
 
 
 _KINDS = (
-    *(KeyKind(name, "hash") for name in ("settings", "cursors", "stats", "loads", "shapes", "bindings", "groups")),
+    *(
+        KeyKind(name, "hash")
+        for name in ("shared_settings", "rotations", "stats", "loads", "shapes", "bindings", "groups")
+    ),
     *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs")),
     *(KeyKind(name, "zset") for name in ("nodes", "seen", "silent", "removed", "forgotten", "replicas")),
     *(KeyKind(name, "zset") for name in ("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering")),
     *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts")),
-    *(KeyKind(name, "list") for name in ("journal", "artifact_backlog")),
-    KeyKind("sequence", "string"),
+    *(KeyKind(name, "list") for name in ("journal", "artifact_leftovers")),
+    *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
+    KeyKind("conversion", "hash"),
     KeyKind("node:{}", "hash", Bound.NODE),
     KeyKind("node:{}:cpu_config", "hash", Bound.NODE),
     KeyKind("node:{}:explained", "zset", Bound.TTL),
@@ -60,7 +64,7 @@ _KINDS = (
     KeyKind("sandbox:{}", "string", Bound.SANDBOX),
     KeyKind("template:{}", "hash", Bound.TEMPLATE),
     KeyKind("artifact:{}", "hash", Bound.JUDGED),
-    KeyKind("artifact_backlog:{}", "set or hash", Bound.PARKED),
+    KeyKind("artifact_leftovers:{}", "set or hash", Bound.PARKED),
     KeyKind("cpu_configs:{}", "zset", Bound.JUDGED),
     KeyKind("cpu_config_counts:{}", "hash", Bound.JUDGED),
     KeyKind("cpu_config_result:{}", "hash", Bound.JUDGED),

@@ -26,7 +26,7 @@ async def look_at_shapes(ledger: Ledger) -> tuple[ShapeLook, ...]:
     """Every shape in use, the most recently used first."""
     keys, client = ledger.keys, ledger.client
     states, base, length = await client.pipeline(
-        [("HGETALL", keys.shapes), ("HGET", keys.cursors, "journal_base"), ("LLEN", keys.journal)]
+        [("HGETALL", keys.shapes), ("HGET", keys.rotations, "journal_base"), ("LLEN", keys.journal)]
     )
     known = codec.texts(states)
     sizes = await client.pipeline([("ZCARD", keys.shape(name)) for name in known]) if known else []

@@ -12,7 +12,7 @@ from scheduler.config import load_settings
 from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.replica.process import store_options
 from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.runner import NEVER_OPENED
+from scheduler.store.runner import NEVER_OPENED, not_understood
 
 T = TypeVar("T")
 
@@ -26,9 +26,10 @@ class Where:
     config_file: Path | None = None
 
 
-def with_ledger(where: Where, work: Callable[[Ledger], Awaitable[T]]) -> T:
+def with_ledger(where: Where, work: Callable[[Ledger], Awaitable[T]], *, settled: bool = True) -> T:
     """What `work` makes of that ledger. Raises ConfigurationError for one that lives inside another process,
-    StoreUnavailable for one that cannot be reached or that no replica has opened yet."""
+    StoreUnavailable for one that cannot be reached or that no replica has opened yet, StoreUnusable for one of
+    another version. `settled=False`: also one of another version, or none at all."""
     options: dict[str, object] = {"redis_addr": where.redis_addr, "domain": where.domain}
     store = load_settings(config_file=where.config_file, options=options).store
     if store.is_embedded:
@@ -40,8 +41,9 @@ def with_ledger(where: Where, work: Callable[[Ledger], Awaitable[T]]) -> T:
         ledger = await open_ledger(store.redis_addr, domain=store.domain, options=store_options(store))
         try:
             await ledger.client.check_server()
-            if await ledger.client.command("HGET", ledger.keys.settings, "epoch") is None:
-                raise StoreUnavailable(NEVER_OPENED)
+            if settled and await ledger.settings.get() is None:
+                old = await ledger.conversion.look()
+                raise not_understood("format", "1") if old else StoreUnavailable(NEVER_OPENED)
             return await work(ledger)
         finally:
             await ledger.close()

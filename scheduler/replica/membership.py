@@ -73,10 +73,15 @@ class Membership:
     async def step(self) -> None:
         """Join, or see whether what was agreed on still stands. Raises what the ledger raises."""
         with self._ledger.client.guard.looking():
-            if self._identity is not None:
-                await self._look(self._identity)
-            if self._identity is None:
-                await self._join()
+            try:
+                if self._identity is not None:
+                    await self._look(self._identity)
+                if self._identity is None:
+                    await self._join()
+            except StoreUnusable as error:
+                self._services.readiness.note_unusable(error)
+                raise
+            self._services.readiness.note_usable()
 
     async def remember_discovery(self) -> None:
         """Keep what discovery lists and which templates were declared, so that a ledger that lost them can
@@ -119,11 +124,7 @@ class Membership:
         self._signs = signs
 
     async def _join(self) -> None:
-        try:
-            await self._ledger.client.check_server()
-        except StoreUnusable as error:
-            self._services.readiness.note_unusable(error)
-            raise
+        await self._ledger.client.check_server()
         server_run = await self._server_run()
         lost = self._recovering and await self._ledger.settings.lost_something()
         outcome = await self._ledger.settings.put(

@@ -49,8 +49,12 @@ class ReadinessService:
             )
 
     def note_unusable(self, error: StoreUnusable) -> None:
-        """The server answers but cannot hold the ledger: read-only, too old. Stands until settings are agreed again."""
+        """The server answers, but cannot hold the ledger (read-only, too old), or holds one of another version.
+        Stands until `note_usable`."""
         self._unusable = error
+
+    def note_usable(self) -> None:
+        self._unusable = None
 
     def drain(self) -> None:
         """From now on not ready: the process finishes what it has and leaves."""

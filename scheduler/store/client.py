@@ -243,7 +243,7 @@ class StoreClient:
                     self.guard.check(connection)
                     replies = await replies_to(connection, call.commands)
                     if call.wait_replicas and call.key:
-                        await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).cursors, limit)
+                        await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
                 finally:
                     await pool.release(connection)
         return replies

@@ -42,7 +42,7 @@ async def replies_to(connection: AbstractConnection, commands: Sequence[Command]
 
 
 async def wait_for_replicas(
-    connection: AbstractConnection, wanted: int, cursors_key: str, limit: asyncio.Timeout
+    connection: AbstractConnection, wanted: int, rotations_key: str, limit: asyncio.Timeout
 ) -> None:
     """Until `wanted` replicas have all that the server had written when `connection` last heard from it.
 
@@ -51,6 +51,6 @@ async def wait_for_replicas(
     left_ms = ((limit.when() or 0) - asyncio.get_running_loop().time()) * 1000
     # The server gives up before this attempt does, and tells how many replicas it was.
     wait_ms = max(1, int(left_ms - min(_WAIT_SLACK_MS, left_ms / 2)))
-    _, reached = await replies_to(connection, [("HSET", cursors_key, "fence", 1), ("WAIT", wanted, wait_ms)])
+    _, reached = await replies_to(connection, [("HSET", rotations_key, "fence", 1), ("WAIT", wanted, wait_ms)])
     if reached < wanted:
         raise TooFewReplicas(wanted)

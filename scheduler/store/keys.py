@@ -49,11 +49,17 @@ class Keys:
 
     __slots__ = ("domain", "tag")
 
-    settings = _Key("settings")
+    settings = _Key("shared_settings")
     sequence = _Key("sequence")
-    cursors = _Key("cursors")
+    rotations = _Key("rotations")
     stats = _Key("stats")
     replicas = _Key("replicas")
+
+    # Where version 0.1 kept its settings, its clock and its leftovers: after a conversion a text that stops it.
+    fenced_settings = _Key("settings")
+    fenced_cursors = _Key("cursors")
+    fenced_leftovers = _Key("artifact_backlog")
+    conversion = _Key("conversion")
 
     # Nodes: the list, the rows ranking reads, and who may be chosen.
     nodes = _Key("nodes")
@@ -102,8 +108,8 @@ class Keys:
     artifact = _KeyById("artifact:{}")  # lua/include/artifacts tells how it is named
     artifact_scopes = _Key("artifact_scopes")
     artifact_epochs = _Key("artifact_epochs")
-    artifact_backlog = _Key("artifact_backlog")
-    artifact_parked = _KeyById("artifact_backlog:{}")
+    artifact_leftovers = _Key("artifact_leftovers")
+    artifact_parked = _KeyById("artifact_leftovers:{}")
     node_artifacts = _NodeKey("node:{}:artifacts")
 
     # CPU templates, by cluster.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler.store.artifacts import ArtifactStore
 from scheduler.store.bindings import BindingStore
 from scheduler.store.client import StoreClient, StoreOptions, connect
+from scheduler.store.conversion import Conversion
 from scheduler.store.cpu_configs import CpuConfigStore
 from scheduler.store.groups import GroupStore
 from scheduler.store.keys import DEFAULT_DOMAIN, Keys
@@ -29,6 +30,7 @@ class Ledger:
         self.domain = domain
         self.clock = clock
         self.settings = SettingsStore(runner)
+        self.conversion = Conversion(runner)
         self.upstream_bindings = UpstreamBindings(runner) if client.options.upstream_bindings else None
         self.nodes = NodeStore(runner, self.upstream_bindings)
         self.placements = PlacementStore(runner)

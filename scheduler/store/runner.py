@@ -6,12 +6,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scheduler.errors import NotFound, NotRebuilt, ScriptError, StoreUnavailable
+from scheduler.errors import NotFound, NotRebuilt, ScriptError, StoreUnavailable, StoreUnusable
 from scheduler.store.client import Argument, StoreClient
 from scheduler.store.keys import Keys
 
 Clock = Callable[[], int | None]
 """Virtual milliseconds for tests; None means the server's own clock."""
+
+FORMAT = 2
+"""What the keys of this version mean; `lua/include/settings` refuses any other."""
 
 NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
 
@@ -52,7 +55,23 @@ class Runner:
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":
             raise StoreUnavailable(NEVER_OPENED)
+        if status == "unknown":
+            raise not_understood(*(part.decode("utf-8", "replace") for part in reply[1:3]))
         return status, list(reply[1:])
+
+
+def not_understood(what: str, found: str) -> StoreUnavailable:
+    """The ledger says of `what` (its format, its strategy, …) something that this version does not know."""
+    if what != "format":
+        return StoreUnusable(f"the ledger's {what} is {found!r}, which this version does not know")
+    if found == "converting":
+        return StoreUnavailable(f"the ledger is being converted to format {FORMAT}; ask again")
+    if found == "1":
+        return StoreUnusable(
+            f"the ledger is of version 0.1 and this version needs format {FORMAT}: "
+            "agentenv-scheduler inspect upgrade converts it"
+        )
+    return StoreUnusable(f"the ledger is of format {found or 'unknown'}; this version knows format {FORMAT}")
 
 
 def missing(what: str, identity: str, facts: Sequence[Any]) -> Exception:

@@ -12,7 +12,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings, NodeResourceLimit
 from scheduler.errors import StoreUnavailable
 from scheduler.store import codec
-from scheduler.store.runner import Runner
+from scheduler.store.runner import FORMAT, Runner, not_understood
 
 LIMIT_NAMES = tuple(limit.name for limit in fields(NodeResourceLimit))
 DEFAULT_SIGN_OF_LIFE_MS = 15_000
@@ -83,6 +83,19 @@ def encode(settings: LedgerSettings) -> dict[str, str]:
 
 
 def decode(found: Mapping[str, str]) -> LedgerSettings:
+    """Raises StoreUnusable for settings of another version: another format, a name or value it does not know."""
+    if found.get("format") != str(FORMAT):
+        raise not_understood("format", found.get("format", ""))
+    for name, known in (("strategy", Strategy), ("admission", Admission), ("group_placement", GroupPlacement)):
+        if found.get(name) not in list(known):
+            raise not_understood(name, found.get(name, ""))
+    try:
+        return _decode(found)
+    except (KeyError, ValueError) as error:
+        raise not_understood("settings", str(error)) from error
+
+
+def _decode(found: Mapping[str, str]) -> LedgerSettings:
     def overcommit(value: str) -> int | None:
         return None if value == "unlimited" else int(value)
 
@@ -187,7 +200,10 @@ class SettingsStore:
         return {name: int(value) for name, value in found.items()}
 
 
-_NOT_CONTENT = {"revision", "digest", "epoch", "rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with"}
+_NOT_CONTENT = {
+    *("format", "revision", "digest", "epoch"),
+    *("rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with"),
+}
 
 
 def _content_names(found: Mapping[str, str]) -> set[str]:

@@ -210,7 +210,7 @@ BREAKS = [
         ("SET", k.sandbox("s-ghost"), "ghost")]),
     breaking("a shape nobody uses", "shape:7:7 is not listed in shapes", lambda k, b: [
         ("ZADD", k.shape("7:7"), 1, "0" * 30 + "a")]),
-    breaking("something parked for ever", "artifact_backlog:9 is not listed in artifact_backlog", lambda k, b: [
+    breaking("something parked for ever", "artifact_leftovers:9 is not listed in artifact_leftovers", lambda k, b: [
         ("SADD", k.artifact_parked("9"), "x")]),
 ]  # fmt: skip
 

@@ -42,7 +42,7 @@ CAPPED = {
     "journal", "shapes", "shape:{}", "groups", "groups:recent", "templates", "template:{}", "artifacts", "artifact:{}",
     "artifact_scopes", "cpu_configs:{}", "cpu_config_counts:{}", "cpu_config_result:{}",
 }  # fmt: skip
-ONE_OF_A_KIND = {"settings", "sequence", "cursors", "stats"}
+ONE_OF_A_KIND = {"shared_settings", "sequence", "rotations", "stats"}
 
 
 class Fuzz:

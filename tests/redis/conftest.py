@@ -23,7 +23,7 @@ SCRIPTS = {
     # Reads and writes nothing.
     "look": "return { redis.call('GET', KEYS[1]) or 'nothing' }",
     # Writes into a slot it did not declare.
-    "stray": "redis.call('SET', 'aenv:{elsewhere}:settings', 1)\nreturn { 'ok' }",
+    "stray": "redis.call('SET', 'aenv:{elsewhere}:shared_settings', 1)\nreturn { 'ok' }",
 }
 
 Connect = Callable[..., Awaitable[StoreClient]]

@@ -231,3 +231,20 @@ async def test_a_second_replica_of_a_rebuilt_ledger_finds_it_as_it_should_be(mem
         await member.step()
         assert member.membership.joined
     assert list(await first.listed()) == ["node-a"]
+
+
+async def test_a_replica_is_not_ready_while_the_settings_name_what_it_does_not_know(
+    members: Members, backend: Backend
+) -> None:
+    member = await members.new("a", NODE_A)
+    await member.step()
+    client: Any = backend.client()
+    await client.hset(member.ledger.keys.settings, mapping={"strategy": "binpack", "revision": "1"})
+    with pytest.raises(StoreUnusable, match="binpack"):
+        await member.step()
+    with pytest.raises(StoreUnusable, match="strategy is 'binpack', which this version does not know"):
+        await member.settings_shown()
+    await client.hset(member.ledger.keys.settings, mapping={"strategy": "round_robin", "revision": "0"})
+    await client.aclose()
+    await member.step()
+    assert (await member.settings_shown())["strategy"] == "round_robin"

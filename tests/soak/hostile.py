@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 TEXTS = (
     *("", " ", "\t", "\n", "\x00", "\x7f", "\ud800", "é", "e\u0301", "\u202e", "\ufeff", "💥", "𝕊", "a" * 129),
-    *("..", "../../etc/passwd", "%2e%2e%2f", "%", "%00", "a:b", "a%3Ab", "{default}", "aenv:{default}:settings"),
+    *("..", "../../etc/passwd", "%2e%2e%2f", "%", "%00", "a:b", "a%3Ab", "{default}", "aenv:{default}:shared_settings"),
     *("*", "?", "'; DROP TABLE nodes; --", "redis.call('FLUSHALL')", "]] .. redis.call('FLUSHALL') .. [["),
     *("${jndi:ldap://x}", "<script>alert(1)</script>", "\r\nSet-Cookie: a=b", "*3\r\n$3\r\nSET\r\n", "__proto__"),
     *("null", "undefined", "NaN", "-", "_", ".", "node-0", "node-1 ", "NODE-0", "0", "-1", "1e3", "true", "a" * 5_000),

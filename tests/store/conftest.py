@@ -11,7 +11,7 @@ from scheduler.store.client import StoreClient, StoreOptions, connect
 from scheduler.store.scripts import ScriptLibrary
 from tests.support.backends import Backend
 
-SETTINGS = "aenv:{test}:settings"
+SETTINGS = "aenv:{test}:shared_settings"
 
 SCRIPTS = {
     # Answers with what it was given.

@@ -12,7 +12,7 @@ from scheduler.store.client import StoreClient, StoreOptions, connect
 from scheduler.store.scripts import ScriptLibrary
 from tests.store.conftest import SETTINGS, Connect
 
-KEY = "aenv:{test}:settings"
+KEY = "aenv:{test}:shared_settings"
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def names_in_scripts() -> set[str]:
 @pytest.mark.parametrize("domain", ["default", "a", "A.b_c-9", "x" * 64])
 def test_a_domain_is_the_hash_tag_of_every_key(domain: str) -> None:
     keys = Keys(domain)
-    assert keys.settings == f"aenv:{{{domain}}}:settings"
+    assert keys.settings == f"aenv:{{{domain}}}:shared_settings"
     assert keys.groups_recent == f"aenv:{{{domain}}}:groups:recent"
     assert keys.reservation("r{1}") == f"aenv:{{{domain}}}:reservation:r{{1}}"
     assert keys.pattern == f"aenv:{{{domain}}}:*"
@@ -69,7 +69,7 @@ def test_the_name_of_a_key_is_found_for_this_domain_only() -> None:
 
 
 def test_the_keys_beside_a_settings_key_are_those_of_its_domain() -> None:
-    assert Keys.beside(Keys("d").settings).cursors == Keys("d").cursors
+    assert Keys.beside(Keys("d").settings).rotations == Keys("d").rotations
 
 
 def test_no_name_is_given_twice() -> None:
@@ -105,6 +105,6 @@ def test_python_names_no_key_that_nothing_uses() -> None:
 
 def test_lua_derives_the_prefix_from_the_settings_key() -> None:
     text = (find_folder() / "include" / "keys.lua").read_text(encoding="utf-8")
-    assert "'^(.*:)settings$'" in text
+    assert "'^(.*:)shared_settings$'" in text
     assert "'node:'" in text
     assert "'reservation:'" in text

@@ -1,0 +1,24 @@
+"""`inspect upgrade`: what a conversion of the ledger would keep, and the conversion."""
+
+from __future__ import annotations
+
+from scheduler.domain.wording import counted
+from scheduler.store.ledger import Ledger
+from scheduler.store.runner import FORMAT
+
+
+async def upgrading(ledger: Ledger, *, apply: bool) -> list[str]:
+    """Convert when `apply` says so; either way, in lines for people, what was there and what came of it."""
+    found = await ledger.conversion.look()
+    if found is None:
+        return [f"nothing to convert: no ledger of version 0.1 in domain {ledger.domain}"]
+    holds = ", ".join((
+        counted(found.nodes, "node"),
+        counted(found.open_reservations, "open reservation"),
+        counted(found.bindings, "binding"),
+    ))  # fmt: skip
+    lines = [f"domain {ledger.domain}: {'a half-converted ledger' if found.converting else 'version 0.1'}, {holds}"]
+    if not apply:
+        return [*lines, f"nothing was written; --apply fences version 0.1 and converts to format {FORMAT}"]
+    await ledger.conversion.convert()
+    return [*lines, f"converted to format {FORMAT}; replicas of version 0.1 can no longer write to it"]

@@ -1,0 +1,61 @@
+"""Bringing the ledger of version 0.1 to the format of this version.
+
+Version 0.1 knows no format and cannot be told of one, so it is fenced: `convert_ledger` puts a text where 0.1 keeps
+its settings, its clock and its list of leftovers, and each of its scripts then fails before its first write. What
+0.1 kept stays where it is and keeps its meaning, open reservations and bindings included; rows are made anew.
+
+Who changes what a key means raises FORMAT in `lua/include/settings` and adds a stage to `lua/convert_ledger`, before
+`finish`: one that works off a slice, notes in the `conversion` hash how far it came, and answers `converting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.domain.settings import LedgerSettings
+from scheduler.store import codec
+from scheduler.store.runner import Runner
+from scheduler.store.settings import encode
+
+
+@dataclass(frozen=True, slots=True)
+class OldLedger:
+    """What a ledger of another version holds. `converting`: it is fenced and not converted yet."""
+
+    converting: bool
+    nodes: int
+    open_reservations: int
+    bindings: int
+
+
+class Conversion:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def look(self) -> OldLedger | None:
+        """What there is to convert; None when the ledger is of this version's format, or there is none.
+        Writes nothing."""
+        keys, client = self._runner.keys, self._runner.client
+        if int(await client.command("EXISTS", keys.settings)):
+            return None
+        converting = bool(int(await client.command("EXISTS", keys.conversion)))
+        if not converting and not int(await client.command("EXISTS", keys.fenced_settings)):
+            return None
+        counts = await client.pipeline(
+            [("ZCARD", keys.nodes), ("ZCARD", keys.expiry), ("HLEN", keys.bindings)],
+        )
+        return OldLedger(converting, *map(int, counts))
+
+    async def convert(self, tell: Callable[[str, int], None] = lambda stage, done: None) -> bool:
+        """Convert what `look` found, from where an earlier conversion was stopped; True when there was something.
+        `tell` hears of each slice. Raises StoreUnusable for a format that this version cannot convert."""
+        content = encode(LedgerSettings())
+        defaults = [part for item in content.items() for part in item]
+        worked = False
+        while True:
+            status, reply = await self._runner.run("convert_ledger", *defaults)
+            if status != "converting":
+                return worked
+            worked = True
+            tell(codec.text(reply[0]), int(reply[1]))
