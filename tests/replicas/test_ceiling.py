@@ -52,7 +52,10 @@ async def test_three_replicas_one_always_dying_grant_the_ceiling_exactly(
             kills, killed_at = kills + 1, now()
             await asyncio.gather(at.rig.replace(victim), _note_recovery(at, killed_at, recoveries))
         verdict = await at.verdict(
-            "3 replicas, one always dying, 32 callers", ceiling=ceiling, kills=kills, recovery_s=max(recoveries)
+            "3 replicas, one always dying, 32 callers",
+            ceiling=ceiling,
+            kills=kills,
+            recovery_s=max(recoveries, default=0.0),
         )
         assert verdict.placed == ceiling, f"{ceiling} fit, {verdict.placed} were granted"
         granted = Counter(answers[0].node_id for answers in at.history.promises().values())

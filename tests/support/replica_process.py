@@ -45,13 +45,14 @@ class ReplicaProcess:
 
     def spawn(self) -> None:
         """Start it and wait for nothing."""
-        ports = ["--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+        common = ["--log-format", "json", "--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
+        common += ["--set", "shutdown.drain=0s"]  # no balancer looks elsewhere first, unless the test says so
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
         limited: list[str] = []
         if self.descriptors_max is not None:
             limited = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh"]
         self.process = subprocess.Popen(
-            [*limited, sys.executable, "-m", "scheduler", "serve", "--log-format", "json", *ports, *self.arguments],
+            [*limited, sys.executable, "-m", "scheduler", "serve", *common, *self.arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
