@@ -1,8 +1,13 @@
 # Every target sets up what it needs: a virtual environment in .venv, from Python 3.11 or later and nothing else.
 
-PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
-	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 VENV := .venv
+# The one that is asked for, else the one the environment was made with, else the first that is found.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for name in $(VENV)/bin/python python3 python3.13 python3.12 python3.11 python3.14; do \
+	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
+endif
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+TESTED := $(shell sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # Test processes side by side; 0 runs all in one, which a debugger wants.
@@ -10,6 +15,8 @@ WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist worksteal
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+# Told by its name: another version asked for is another environment.
+MADE := $(VENV)/.python-$(VERSION)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick lint format types proto bench scaling faults soak secrets audit check wheel clean
@@ -72,19 +79,28 @@ clean: ## forget the environment and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # Kept as files so that an environment is made once, and brought up to date when pyproject.toml changes.
-$(RUN): pyproject.toml | $(BIN)/python
+$(RUN): pyproject.toml $(MADE)
 	@echo "Installing agentenv-scheduler into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
+$(DEV): pyproject.toml $(MADE)
 	@echo "Installing agentenv-scheduler and its tools into $(VENV) …"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(RUN) $@
 
-$(BIN)/python:
+$(MADE):
 	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or later is needed; none was found (make PYTHON=/path/to/python3)."; exit 1; fi
-	@$(PYTHON) -m venv $(VENV) >$(VENV).log 2>&1 && rm -f $(VENV).log || { \
-		cat $(VENV).log; rm -rf $(VENV) $(VENV).log; \
-		echo; echo "$(PYTHON) could not make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; \
-		exit 1; }
+	@if [ -z "$(VERSION)" ]; then echo "$(PYTHON) is no Python that runs here (make PYTHON=/path/to/python3)."; exit 1; fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is Python $(VERSION); 3.11 or later is needed, tested are $(TESTED)."; exit 1; }
+	@case " $(TESTED) " in *" $(VERSION) "*) ;; *) \
+		echo "Not tested with Python $(VERSION); the versions tested are $(TESTED). Going on with it.";; esac
+	@if ! $(BIN)/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null; then \
+		if [ -d $(VENV) ]; then echo "$(VENV) is not of Python $(VERSION): making it anew."; rm -rf $(VENV); fi; \
+		$(PYTHON) -m venv $(VENV) >$(VENV).log 2>&1 && rm -f $(VENV).log || { \
+			cat $(VENV).log; rm -rf $(VENV) $(VENV).log; \
+			echo; echo "$(PYTHON) could not make a virtual environment. On Debian and Ubuntu: apt install python3-venv"; \
+			exit 1; }; \
+	fi
+	@touch $@
