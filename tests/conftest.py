@@ -26,7 +26,7 @@ from tests.support.servers import RedisServer
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
 
-pytest_plugins = ["tests.support.certificates"]
+pytest_plugins = ["tests.support.certificates", "tests.support.second_look"]
 pytest.register_assert_rewrite("tests.model.machine", "tests.support.recount")
 
 OpenLedger = Callable[..., Awaitable["Ledger"]]

@@ -43,6 +43,7 @@ async def record(server: RedisServer, sandbox_id: str) -> None:
     await ledger.close()
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("slowest", ["embedded", "real", "real, waiting for a replica"])
 def test_a_hundred_fork_children_fit_into_the_gateways_budget(
     slowest: str, private_server: RedisServer, follower: RedisServer, capsys: pytest.CaptureFixture[str]

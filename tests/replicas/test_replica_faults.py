@@ -100,6 +100,7 @@ async def test_reports_that_arrive_twice_or_late_change_nothing(start_server: St
         await at.verdict("doubled and reordered heartbeats", reports=len(answers), accepted=len(generations))
 
 
+@pytest.mark.real_time
 @pytest.mark.brief
 async def test_when_every_node_falls_silent_placements_go_on_and_say_that_they_are_degraded(
     start_server: StartServer,

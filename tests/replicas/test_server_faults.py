@@ -69,6 +69,7 @@ async def test_a_flushed_ledger_is_filled_again_by_replicas_and_reports(start_se
         assert verdict.lost
 
 
+@pytest.mark.real_time
 @pytest.mark.brief
 async def test_forgotten_scripts_are_loaded_again_without_a_failure(start_server: StartServer) -> None:
     async with scene(start_server()) as at:
@@ -125,6 +126,7 @@ def _block(server: RedisServer) -> None:
         client.eval(NEVER_RETURNS, 0)
 
 
+@pytest.mark.real_time
 @pytest.mark.brief
 async def test_a_ledger_that_lost_its_tail_admits_nothing_on_nodes_it_has_not_heard_from_since(
     start_server: StartServer, tmp_path: Path

@@ -171,6 +171,7 @@ def test_a_sandbox_is_placed_confirmed_and_found_over_http_and_grpc(stack: Local
 
 
 @needs_programs()
+@pytest.mark.real_time
 @pytest.mark.slow
 def test_a_replica_may_die_and_come_back_without_a_caller_seeing_an_error(stack: LocalStack) -> None:
     gateway = User(stack, "gateway")

@@ -45,6 +45,7 @@ async def behind_sentinel(topology: SentinelTopology, *settings: str) -> AsyncIt
         yield at
 
 
+@pytest.mark.real_time
 @pytest.mark.brief
 async def test_after_a_sentinel_failover_writes_resume_and_waited_for_promises_are_all_there(
     sentinel: SentinelTopology,
