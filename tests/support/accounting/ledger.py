@@ -60,12 +60,13 @@ class Ledger(NamedTuple):
     silent: bool = False  # the present instance was silent for report_ttl, or has unregistered
     generation: int = 0
     interval: int = 0
+    grace: int = 0  # binding_grace, a floor where reports carry no sequence
     roster: frozenset[str] = frozenset()
     load: Size = ()
     entered: int = 0
     credit: int = 0
     successes: int = 0
-    recent_forks: tuple[int, int] = (0, 0)  # told since the last report, and since the one before
+    recent_forks: int = 0  # told since the last report that proves something
     baseline: frozenset[str] = frozenset()
     baseline_load: Size = ()
     deleted: frozenset[str] = frozenset()
@@ -92,8 +93,13 @@ class Ledger(NamedTuple):
         return self._replace(reservations=tuple(changed if r.name == changed.name else r for r in self.reservations))
 
     def put_record(self, changed: Record) -> Ledger:
+        """A baseline id that becomes told takes its size out of the baseline."""
         others = [r for r in self.records if r.sandbox != changed.sandbox]
-        return self._replace(records=tuple(sorted([*others, changed])))
+        ledger = self._replace(records=tuple(sorted([*others, changed])))
+        if not (changed.told and changed.size and changed.sandbox in self.baseline):
+            return ledger
+        left = tuple(max(0, part) for part in subtract(self.baseline_load, changed.size))
+        return ledger._replace(baseline=self.baseline - {changed.sandbox}, baseline_load=left)
 
     def drop_record(self, sandbox: str) -> Ledger:
         return self._replace(records=tuple(r for r in self.records if r.sandbox != sandbox))
@@ -116,6 +122,12 @@ def told_size(ledger: Ledger, sandbox: str) -> Size | None:
     return record.size if record is not None and record.told else None
 
 
+def known_size(ledger: Ledger, sandbox: str) -> Size:
+    """As told_size, and also what an event said of a sandbox that may be a confirming caller's."""
+    record = ledger.record(sandbox)
+    return told_size(ledger, sandbox) or (record.size if record else ()) or ledger.zero
+
+
 def unexplained(ledger: Ledger) -> Unexplained:
     """What the last report shows beyond told ids and the baseline."""
     load, ids = subtract(ledger.load, ledger.baseline_load), 0
@@ -132,7 +144,7 @@ def unexplained(ledger: Ledger) -> Unexplained:
 
 
 def doubted(ledger: Ledger) -> int:
-    ended = sum(1 for r in ledger.reservations if not r.open and r.doubt > 0)
+    ended = sum(1 for r in ledger.reservations if not r.open and not r.told and r.doubt > 0)
     return ended + sum(1 for r in ledger.reservations if r.unnamed and r.lifecycle == HEARTBEAT)
 
 
@@ -160,7 +172,7 @@ def observed(ledger: Ledger, rules: Rules) -> Size:
     load = ledger.load
     if rules.delete_lowers:
         for sandbox in ledger.roster & ledger.deleted - ledger.paused:
-            load = subtract(load, told_size(ledger, sandbox) or ledger.zero)
+            load = subtract(load, known_size(ledger, sandbox))
     return load
 
 
@@ -183,10 +195,9 @@ def schedule(ledger: Ledger, name: str, size: Size, lifecycle: str = EXPLICIT, s
 
 
 def end(ledger: Ledger, r: Reservation, state: str, reason: str, known: bool = True, over: bool = True) -> Ledger:
-    """The one way a reservation stops holding. What ends without a told name is doubted for a while: its create
-    may have entered, or may still; a name that only an event gave may be another's."""
-    unnamed = not r.told and reason != "listed"
-    doubt = CLEAN_REPORTS if unnamed else 0
+    """The one way a reservation stops holding. Its end is doubted for a while: what it started may not have been
+    reported yet; without a told name it may own an id that is listed, and a name from an event may be another's."""
+    doubt = 0 if reason == "listed" else CLEAN_REPORTS
     ended = r._replace(state=state, reason=reason, known=known, over=over, doubt=doubt)
     return ledger.put(ended)._replace(credit=ledger.credit - 1)
 
@@ -200,7 +211,7 @@ def confirm(ledger: Ledger, rules: Rules, name: str, sandbox: str, now: int = 0)
         ledger = unname(ledger, other)
     was_open, misnamed = r.open, r.sandbox not in ("", sandbox)
     reopened = r.state == EXPIRED or (r.state == SETTLED and (misnamed or (not r.sandbox and r.reason != "counters")))
-    r = r._replace(sandbox=sandbox, told=True, doubt=0)
+    r = r._replace(sandbox=sandbox, told=True, known=True, over=True, doubt=0)
     ledger = ledger._replace(credit=ledger.credit + (1 if reopened else 0))
     earlier = ledger.record(sandbox)
     size = earlier.size if earlier and earlier.size else r.size
@@ -212,6 +223,16 @@ def confirm(ledger: Ledger, rules: Rules, name: str, sandbox: str, now: int = 0)
         if sandbox in ledger.roster:
             return end(ledger, r, SETTLED, "listed")
     return ledger.put(r)
+
+
+def assign(ledger: Ledger, sandbox: str, now: int = 0) -> Ledger:
+    """RecordAssignment: this sandbox runs here. Makes a provisional name a told one; alone it names nothing and
+    states no size, so an exact load is not believed beside it."""
+    earlier = ledger.record(sandbox) or Record(sandbox)
+    if not earlier.told:
+        ledger = ledger.put_record(Record(sandbox, earlier.size, True, now, ledger.generation))
+    carrier = ledger.carrier(sandbox)
+    return ledger.put(carrier._replace(told=True, doubt=0)) if carrier is not None else ledger
 
 
 def unname(ledger: Ledger, r: Reservation) -> Ledger:
@@ -234,7 +255,10 @@ def expire(ledger: Ledger, name: str) -> Ledger:
     r = ledger.reservation(name)
     if r.state == CONFIRMED:
         return end(ledger, r, SETTLED, "unobserved")
-    return end(ledger, r, EXPIRED, "deadline", known=False, over=False) if r.open else ledger
+    if r.state != PENDING:
+        return ledger
+    # A caller that never confirms has said with its deadline how long a create may take to begin.
+    return end(ledger, r, EXPIRED, "deadline", known=False, over=r.lifecycle == HEARTBEAT)
 
 
 def doubt_is_over(ledger: Ledger, name: str) -> Ledger:

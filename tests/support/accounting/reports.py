@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from tests.support.accounting.ledger import (
     CLEAN_REPORTS,
-    CONFIRMED,
+    EXPIRED,
     EXPLICIT,
     HEARTBEAT,
+    PENDING,
     SETTLED,
     Ledger,
     Record,
@@ -46,6 +47,8 @@ def is_stale(ledger: Ledger, rules: Rules, report: Report) -> bool:
     earlier = dict(ledger.replaced)
     if report.instance not in earlier:
         return False
+    if rules.hang_up_proves_nothing and report.given_up:
+        return True  # a late call of a dead process takes nothing back
     return not ledger.silent or 0 < report.sequence <= earlier[report.instance]
 
 
@@ -73,7 +76,8 @@ def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger
         ledger = _count_entered(ledger, before, report, first)
     elif not first:
         ledger = _count_growth(ledger, before, report)
-    ledger = _clear_doubts(ledger)
+    if not (rules.hang_up_proves_nothing and report.given_up):
+        ledger = _clear_doubts(ledger, rules)._replace(recent_forks=0)
     return _set_baseline(ledger, first)
 
 
@@ -112,8 +116,10 @@ def _judge(ledger: Ledger, rules: Rules, before: Ledger, record: Record, report:
     if record.sandbox in report.roster:
         return ledger
     carrier = ledger.carrier(record.sandbox)
-    if carrier is not None and carrier.open and carrier.state != CONFIRMED:
-        return ledger  # named, but nobody said that it exists
+    if carrier is not None and carrier.state == PENDING and carrier.told:
+        return ledger  # its caller has named it, and nobody said yet that it exists
+    if any(r.sandbox == record.sandbox and not r.over for r in ledger.reservations):
+        return ledger  # a create that nobody waits for any more may still bring it
     if rules.hang_up_proves_nothing and report.given_up:
         return ledger
     if _is_gone(rules, before, record, report, now):
@@ -130,6 +136,8 @@ def _is_gone(rules: Rules, before: Ledger, record: Record, report: Report, now: 
         return True  # the grace of 0.1 is time alone, and a report may be late by more than that
     if report.acknowledged > record.generation:
         return True
+    if not report.sequence and now - record.told_at < before.grace:
+        return False
     return record.missed_at >= 0 and 2 * (now - record.missed_at) >= before.interval
 
 
@@ -144,7 +152,7 @@ def _count_entered(ledger: Ledger, before: Ledger, report: Report, first: bool) 
     credit = ledger.credit + entered - ledger.entered
     still_open = sum(1 for r in ledger.reservations if r.open)
     credit = max(_lowest(ledger), min(credit, still_open))
-    ledger = ledger._replace(entered=entered, credit=credit, recent_forks=(0, ledger.recent_forks[0]))
+    ledger = ledger._replace(entered=entered, credit=credit)
     uncertain = waiting(ledger, HEARTBEAT)
     if uncertain and available(ledger) >= len(uncertain):
         for r in uncertain:
@@ -153,9 +161,10 @@ def _count_entered(ledger: Ledger, before: Ledger, report: Report, first: bool) 
 
 
 def _lowest(ledger: Ledger) -> int:
-    """Ends and forks that were already taken from the credit and may not have been counted yet."""
-    ends = sum(1 for r in ledger.reservations if not r.open and r.doubt > 0 and r.reason != "counters")
-    return -ends - sum(ledger.recent_forks)
+    """Ends and forks that were taken from the credit and that no report may have counted yet. Below that, the
+    credit speaks of entries that never happened: of creates that ended without one."""
+    ends = sum(1 for r in ledger.reservations if not r.open and r.doubt == CLEAN_REPORTS and r.reason != "counters")
+    return -ends - ledger.recent_forks
 
 
 def _count_growth(ledger: Ledger, before: Ledger, report: Report) -> Ledger:
@@ -171,15 +180,15 @@ def _count_growth(ledger: Ledger, before: Ledger, report: Report) -> Ledger:
 # Doubt and baseline
 
 
-def _clear_doubts(ledger: Ledger) -> Ledger:
+def _clear_doubts(ledger: Ledger, rules: Rules) -> Ledger:
     clean = unexplained(ledger).ids == 0
-    changed = [_less_doubted(r, clean) if r.doubt else r for r in ledger.reservations]
+    changed = [_less_doubted(r, rules, clean) if r.doubt else r for r in ledger.reservations]
     return ledger._replace(reservations=tuple(changed))
 
 
-def _less_doubted(r: Reservation, clean: bool) -> Reservation:
+def _less_doubted(r: Reservation, rules: Rules, clean: bool) -> Reservation:
     known = r.known and r.reason != "counters"
-    if known or (r.over and clean):
+    if known or (clean and (r.over or not rules.doubt_until_over)):
         return r._replace(doubt=r.doubt - 1)
     return r._replace(doubt=CLEAN_REPORTS)
 
@@ -192,30 +201,45 @@ def _set_baseline(ledger: Ledger, first: bool) -> Ledger:
         for sandbox in ledger.roster:
             load = subtract(load, told_size(ledger, sandbox) or ledger.zero)
         return ledger._replace(baseline=strangers, baseline_load=tuple(max(0, part) for part in load))
-    return ledger._replace(baseline=ledger.baseline & ledger.roster)
+    left = ledger.baseline & ledger.roster
+    return ledger._replace(baseline=left, baseline_load=ledger.baseline_load if left else ledger.zero)
 
 
 # Events
 
 
 def created(ledger: Ledger, rules: Rules, sandbox: str, size: Size, now: int = 0) -> Ledger:
-    """A create event names the oldest open reservation of its size, unless sizes differ or an end is doubted."""
+    """A create event names the first due reservation of its size whose caller never confirms, unless sizes differ, or
+    the event may come late and mean one that ended without a name. A confirming caller names its sandbox itself:
+    until then the id stays unexplained where it may be that caller's, and only its size is known."""
     if sandbox in ledger.created:
         return ledger
     ledger = ledger._replace(created=ledger.created | {sandbox})
     record = ledger.record(sandbox) or Record(sandbox, told_at=now, generation=ledger.generation)
+    named_later = any(r.unnamed and r.lifecycle == EXPLICIT and _fits(r, size) for r in ledger.reservations)
+    carried = ledger.carrier(sandbox) is not None
+    if named_later and not carried and not rules.events_name_explicit:
+        return ledger.put_record(record._replace(size=size))
     ledger = ledger.put_record(record._replace(size=size, told=True))
-    if ledger.carrier(sandbox) is not None:
+    if carried:
         return ledger
-    fitting = [r for r in ledger.reservations if r.unnamed and _fits(r, size)]
-    doubts = [r for r in ledger.reservations if not r.open and r.doubt and _fits(r, size)]
-    if len({r.size for r in fitting}) != 1 or (doubts and not rules.late_events_name):
+    fitting = [r for r in ledger.reservations if _nameable(r, rules) and _fits(r, size)]
+    meant = any(_ended_without_a_name(r) and _fits(r, size) for r in ledger.reservations)
+    if len({r.size for r in fitting}) != 1 or (meant and not rules.events_name_explicit):
         return ledger
     named = fitting[0]._replace(sandbox=sandbox)
     ledger = ledger.put(named)
     if rules.delete_remembered and sandbox in ledger.deleted:
         return end(ledger, named, SETTLED, "deleted").drop_record(sandbox)
     return end(ledger, named, SETTLED, "listed") if sandbox in ledger.roster else ledger
+
+
+def _ended_without_a_name(r: Reservation) -> bool:
+    return not r.open and not r.told and (not r.sandbox or r.state == EXPIRED)
+
+
+def _nameable(r: Reservation, rules: Rules) -> bool:
+    return r.unnamed and (r.lifecycle == HEARTBEAT or rules.events_name_explicit)
 
 
 def _fits(r: Reservation, size: Size) -> bool:
@@ -239,7 +263,7 @@ def forked(ledger: Ledger, sandbox: str, size: Size) -> Ledger:
     carrier = ledger.carrier(sandbox)
     if carrier is not None and not carrier.told:
         ledger = ledger.put(carrier._replace(sandbox="", state="pending", reason=""))
-    now_told, before = ledger.recent_forks
-    return ledger._replace(
-        forks=ledger.forks | {(sandbox, size)}, credit=ledger.credit - 1, recent_forks=(now_told + 1, before)
-    )
+    ledger = ledger._replace(forks=ledger.forks | {(sandbox, size)})
+    if sandbox in ledger.roster:  # already counted; what it released by then stays released
+        return ledger._replace(credit=max(ledger.credit - 1, min(ledger.credit, _lowest(ledger))))
+    return ledger._replace(credit=ledger.credit - 1, recent_forks=ledger.recent_forks + 1)

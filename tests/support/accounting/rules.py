@@ -7,7 +7,9 @@ Vocabulary, all of it about one node and its last accepted report:
     W           reservations that are open, unnamed (no told or provisional id) and older than the report
     explained   listed ids that are told, or told to be forks
     baseline    listed ids that were unexplained when no unnamed explicit reservation was open, or when the
-                instance first reported; `baseline_load` is load − Σ explained sizes at that time, at least 0
+                instance first reported (and again whenever nothing is unexplained); `baseline_load` is
+                load − Σ explained sizes at that time, at least 0. A baseline id that becomes told leaves, with
+                its size; one that is listed no more leaves without, since nobody knows it; none left: 0
 
 Everything below holds per dimension. A dimension whose size nobody stated is 0.
 
@@ -19,7 +21,7 @@ Everything below holds per dimension. A dimension whose size nobody stated is 0.
 Confirming callers (`explicit`):
 
     k         =  listed ids that are neither explained nor baseline
-    doubted   =  reservations that ended unnamed and may still own one of these ids (see `doubt`),
+    doubted   =  reservations that ended without a told name and may still own one of these ids (see below),
                  plus open unnamed reservations of the other lifecycle
     L         =  load − Σ sizes of explained ids − baseline_load
     exact     =  doubted = 0, and k ≤ |W|, and every explained listed id and every member of W states its size,
@@ -29,18 +31,36 @@ Confirming callers (`explicit`):
 Callers that never confirm (`heartbeat`), from reports that list at least one id:
 
     entered   =  max(entered before + ids newly listed, create_successes + create_fails); the first report of an
-                 instance starts it at create_successes + create_fails + starting. A resume lists no new id and
-                 raises neither counter, so it needs no rule.
+                 instance starts it at create_successes + create_fails + starting. A resume passes through
+                 "starting", but lists no new id and raises neither counter, so it needs no rule.
     credit   +=  growth of entered;  −= 1 for each reservation of either lifecycle that ends or is settled, and for
-                 each fork event. After a report it is brought into [−recent, open reservations], where recent
-                 counts the ends in doubt and the forks told within the last two reports.
+                 each fork event, unless the child is listed already and the credit is at its floor.
+                 A first report sets it to −recent. After a report it is brought into [−recent, open reservations]:
+                 above, nobody here placed it; below, it speaks of creates that never entered. recent counts what
+                 ended otherwise than by counters, and the forks that were told, since the report before (these may
+                 have entered after the node sampled this one), and every end whose doubt has not begun to clear.
     available =  credit − open reservations that are not in W of this lifecycle
     counted   =  the `available` smallest of W;  when available ≥ |W| after a report, all of W are settled
 
-Doubt: a reservation that ends unnamed is doubted until two more reports were accepted when the caller knew the
-node's answer. When nobody knows how its create ended (deadline; cancel without the node's answer), it is doubted
-until its create cannot begin any more (cancelled: its deadline; expired: another of its TTL), and after that
-until two reports in a row came without unexplained ids. A confirm that names it ends the doubt.
+    This is safe when a create begins before its deadline or never: the deadline must be longer than the longest
+    pull. After failed pulls the credit stays too low until fewer reservations than that are young, so the deadline
+    should not be much longer either. Counters say nothing of what a replaced process started.
+
+Create events name (provisionally) the first due reservation of exactly their size whose caller never confirms, if
+all that fit have one size and no reservation of that size ended here without a name (the event may be late and mean
+that one). They never name a confirming caller's: two of one size may be swapped, and when the true owner is cancelled
+the other would count as started. Their id stays unexplained while such a reservation could own it; its size is known
+from then on, so a delete event can lower the load. A name from an event says that the sandbox exists: the deadline
+starts anew, as with a confirm, and absence is judged as for a confirmed one.
+
+Memory, CPUs and the count of reservations are dimensions alike; in the count every size is 1.
+
+Doubt: a reservation that ends without a told name is doubted until two more reports were accepted, when the caller
+knew the node's answer. When nobody knows how its create ended (deadline; cancel without the node's answer), it is
+doubted until its create cannot begin any more (cancelled: its deadline; expired: another of its TTL; never confirmed:
+its deadline), and after that until two reports in a row came without unexplained ids. What counters settled is
+doubted as if unknown. A confirm that names it ends the doubt. Reports whose caller has hung up do not count here.
+While a create that was cancelled or is due can still begin, the id that its caller gave it stays told.
 """
 
 from __future__ import annotations
@@ -65,7 +85,7 @@ class Rules:
     doubt: bool = True
     doubt_until_over: bool = True
     moves_guarded: bool = True
-    late_events_name: bool = False  # True: a create event names although a doubted end has that size
+    events_name_explicit: bool = False  # True: a create event names a confirming caller's reservation too (0.1)
     put_back: str = "revisions"  # "nothing" (0.1); "revisions"
 
 
@@ -81,7 +101,7 @@ FIRST_VERSION = Rules(
     doubt=False,
     doubt_until_over=False,
     moves_guarded=False,
-    late_events_name=True,
+    events_name_explicit=True,
     put_back="nothing",
 )
 
