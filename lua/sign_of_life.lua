@@ -15,6 +15,8 @@
 local _, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+-- First what needs memory: a server without any refuses only the first write of a script.
+close_clock(now)
 redis.call('ZREMRANGEBYSCORE', key('replicas'), '-inf', integer(now))
 if ARGV[3] == '0' then
   redis.call('ZREM', key('replicas'), ARGV[2])

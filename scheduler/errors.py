@@ -19,7 +19,9 @@
     ├── NoNodes                   no_nodes           nothing may be chosen; says why, per node
     ├── Overloaded                overloaded         a backlog must be worked off first; retry
     ├── StoreUnavailable          store_unavailable  the ledger cannot be reached or used
+    │   ├── WritesRefused         store_unavailable  reached, but refuses writes: maxmemory, too few replicas
     │   └── StoreUnusable         store_unavailable  reached, but not fit: too old, read-only, no password
+    │       └── CommandsWithheld  store_unavailable  its ACL withholds a command that scripts need
     ├── NotRebuilt                not_rebuilt        the ledger was lost and is being rebuilt
     ├── DeadlineExceeded          deadline_exceeded
     └── ScriptError               internal           a script and its caller disagree: a defect of ours
@@ -151,6 +153,14 @@ class StoreUnavailable(SchedulerError):
 
 class StoreUnusable(StoreUnavailable):
     """The server answers but cannot hold the ledger; waiting will not help."""
+
+
+class WritesRefused(StoreUnavailable):
+    """The server answers and refuses every write, until somebody gives it memory, replicas or disk."""
+
+
+class CommandsWithheld(StoreUnusable):
+    """The server's ACL withholds a command; no script is started until it is granted."""
 
 
 class NotRebuilt(SchedulerError):

@@ -80,6 +80,20 @@ STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
         grpc_text="binding store unavailable",
         retry_after_seconds=30,
     ),
+    errors.WritesRefused: Status(
+        503,
+        grpc.StatusCode.UNAVAILABLE,
+        "Store refuses writes",
+        grpc_text="binding store unavailable",
+        retry_after_seconds=5,
+    ),
+    errors.CommandsWithheld: Status(
+        503,
+        grpc.StatusCode.UNAVAILABLE,
+        "Store withholds commands",
+        grpc_text="binding store unavailable",
+        retry_after_seconds=5,
+    ),
     errors.NotRebuilt: Status(503, grpc.StatusCode.UNAVAILABLE, "Not rebuilt yet", retry_after_seconds=5),
     errors.DeadlineExceeded: Status(504, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded"),
 }

@@ -69,6 +69,7 @@ _KINDS = (
     KeyKind("cpu_config_counts:{}", "hash", Bound.JUDGED),
     KeyKind("cpu_config_result:{}", "hash", Bound.JUDGED),
     KeyKind("lease:{}", "hash", Bound.TTL),
+    KeyKind("scratch:{}", "string or hash or list or set or zset", Bound.TTL),
 )
 KEY_TABLE: Mapping[str, KeyKind] = {kind.name: kind for kind in _KINDS}
 

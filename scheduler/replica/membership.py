@@ -82,6 +82,7 @@ class Membership:
                 self._services.readiness.note_unusable(error)
                 raise
             self._services.readiness.note_usable()
+            self._ledger.client.writes_refused = None  # a sign of life was written
 
     async def remember_discovery(self) -> None:
         """Keep what discovery lists and which templates were declared, so that a ledger that lost them can
@@ -125,6 +126,7 @@ class Membership:
 
     async def _join(self) -> None:
         await self._ledger.client.check_server()
+        await self._ledger.client.prove_commands(self._ledger.keys.settings)
         server_run = await self._server_run()
         lost = self._recovering and await self._ledger.settings.lost_something()
         outcome = await self._ledger.settings.put(

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.errors import Overloaded, StoreUnusable
+from scheduler.errors import CommandsWithheld, Overloaded, StoreUnusable
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 
@@ -70,9 +70,14 @@ class ReadinessService:
             raise Overloaded("draining: this replica is leaving", draining=True)
         with self._metrics.ledger_call("ping"):
             await self._ledger.ping()
-        if self._unusable is not None:
-            raise StoreUnusable(self._unusable.detail)
+        unusable = self._unusable
+        if isinstance(unusable, CommandsWithheld) and self._ledger.client.withheld is None:
+            unusable = None  # granted meanwhile, and proven
+        if unusable is not None:
+            raise type(unusable)(unusable.detail)
         outcome = self._outcome
+        if outcome is not None:
+            self._check_refusals()
         if outcome is None:
             return Readiness(settings=await self._settings_in_force())
         facts = {
@@ -89,6 +94,13 @@ class ReadinessService:
                 settings=facts,
             )
         return Readiness(settings=facts)
+
+    def _check_refusals(self) -> None:
+        """What any call of this replica was refused lately; its membership clears it by writing again."""
+        client = self._ledger.client
+        for refusal in (client.withheld, client.writes_refused):
+            if refusal is not None:
+                raise type(refusal)(refusal.detail)
 
     async def _settings_in_force(self) -> dict[str, Any]:
         found = await self._ledger.settings.get()

@@ -17,7 +17,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError
 
-from scheduler.errors import Overloaded, SchedulerError, StoreUnavailable
+from scheduler.errors import CommandsWithheld, Overloaded, SchedulerError, StoreUnavailable, WritesRefused
 from scheduler.store import server
 from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
@@ -26,6 +26,7 @@ from scheduler.store.exchange import Argument, Command, connection_of, replies_t
 from scheduler.store.guard import AnotherServer, ServerGuard
 from scheduler.store.keys import Keys
 from scheduler.store.options import StoreOptions
+from scheduler.store.permissions import PROOF, prove_commands
 from scheduler.store.scripts import Script, ScriptLibrary
 from scheduler.store.topology import Topology, open_topology
 
@@ -88,6 +89,10 @@ class StoreClient:
         self.reader: StoreClient = self
         self._topology: Topology = open_topology(address, options, self.guard)
         self._slots = asyncio.Semaphore(options.pool_size)
+        # What the server refused lately, whoever met it. `withheld` holds scripts back until it is granted.
+        self.withheld: CommandsWithheld | None = None
+        self.writes_refused: WritesRefused | None = None
+        self._proving = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<StoreClient {self.address}>"
@@ -118,6 +123,8 @@ class StoreClient:
         StoreUnavailable when fewer have it in time; what was written stands then, and the same call may be repeated.
         `retry=False` makes one attempt, for what is not idempotent.
         """
+        if self.withheld is not None and script_name != PROOF:
+            await self.prove_commands(settings_key)
         script = self.scripts.get(script_name)
         if self.home_key is None:
             self.home_key = settings_key
@@ -198,6 +205,25 @@ class StoreClient:
         if not self.embedded:
             server.check_fit(await self.info("server"), await self.info("replication"), str(self.address))
 
+    async def prove_commands(self, settings_key: str) -> None:
+        """Raises CommandsWithheld, naming them, unless the server lets this user run all that scripts need."""
+        met = self.withheld
+        async with self._proving:
+            if met is not None and self.withheld is None:
+                return  # somebody else has proven it meanwhile
+            try:
+                await prove_commands(self, Keys.beside(settings_key))
+            except CommandsWithheld as withheld:
+                self.withheld = withheld
+                raise
+            self.withheld = None
+
+    def _note(self, error: SchedulerError) -> None:
+        if isinstance(error, CommandsWithheld):
+            self.withheld = error
+        elif isinstance(error, WritesRefused):
+            self.writes_refused = error
+
     async def close(self) -> None:
         if self.reader is not self:
             await self.reader.close()
@@ -219,6 +245,7 @@ class StoreClient:
             except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, AnotherServer) as error:
                 failure = error
             verdict = judge(failure, where, call.script)
+            self._note(verdict.error)
             if verdict.relocate:
                 await self._topology.relocate(call.key, failure)
             if not (call.retry and verdict.retry and await budget.pause()):

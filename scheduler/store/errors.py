@@ -16,12 +16,14 @@ from typing import Final
 from redis import exceptions as redis_errors
 
 from scheduler.errors import (
+    CommandsWithheld,
     InvalidRequest,
     Overloaded,
     SchedulerError,
     ScriptError,
     StoreUnavailable,
     StoreUnusable,
+    WritesRefused,
 )
 from scheduler.store.guard import AnotherServer
 from scheduler.store.scripts import Script
@@ -50,11 +52,11 @@ _PASSING: Final[Mapping[str, str]] = {
 }
 # Codes that wait for a person.
 _LASTING: Final[Mapping[str, tuple[type[SchedulerError], str]]] = {
-    "OOM": (StoreUnavailable, "the server has reached its maxmemory"),
-    "MISCONF": (StoreUnavailable, "the server cannot write its snapshot and refuses writes"),
+    "OOM": (WritesRefused, "the server has reached its maxmemory"),
+    "MISCONF": (WritesRefused, "the server cannot write its snapshot and refuses writes"),
     "NOAUTH": (StoreUnusable, "the server needs a password"),
     "WRONGPASS": (StoreUnusable, "the server refuses this user name or password"),
-    "NOPERM": (StoreUnusable, "the server's ACL does not let this user run what the scheduler needs"),
+    "NOPERM": (CommandsWithheld, "the server's ACL does not let this user run what the scheduler needs"),
     "CROSSSLOT": (ScriptError, "keys of different slots in one script"),
     "WRONGTYPE": (ScriptError, "a key of the ledger holds another type of value"),
 }
@@ -118,7 +120,8 @@ def judge(error: BaseException, where: str, script: Script | None = None) -> Ver
     code = _code_of(error)
     if code in _PASSING:
         relocate = code in ("READONLY", "MOVED", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED")
-        return Verdict(StoreUnavailable(f"the ledger at {where}: {_PASSING[code]}"), retry=True, relocate=relocate)
+        unavailable = WritesRefused if code == "NOREPLICAS" else StoreUnavailable
+        return Verdict(unavailable(f"the ledger at {where}: {_PASSING[code]}"), retry=True, relocate=relocate)
     if code in _LASTING:
         error_class, text = _LASTING[code]
         return Verdict(error_class(f"the ledger at {where}: {text}{_withheld(error, code, script)}"))

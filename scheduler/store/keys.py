@@ -119,6 +119,7 @@ class Keys:
     node_cpu_config = _NodeKey("node:{}:cpu_config")
 
     lease = _KeyById("lease:{}")
+    scratch = _KeyById("scratch:{}")  # what scheduler/store/permissions tries commands on
 
     def __init__(self, domain: str = DEFAULT_DOMAIN) -> None:
         if not DOMAIN_PATTERN.fullmatch(domain):

@@ -9,11 +9,13 @@ import pytest
 from redis import exceptions as redis_errors
 
 from scheduler.errors import (
+    CommandsWithheld,
     InvalidRequest,
     SchedulerError,
     ScriptError,
     StoreUnavailable,
     StoreUnusable,
+    WritesRefused,
 )
 from scheduler.store.errors import SCRIPT_ERRORS, TooFewReplicas, judge
 from scheduler.store.scripts import Origin, Script, find_folder
@@ -45,14 +47,14 @@ SCRIPT = Script(
         (redis_errors.MasterDownError("Link with MASTER is down"), StoreUnavailable, True, True),
         (redis_errors.NoScriptError("No matching script"), StoreUnavailable, True, False),
         (redis_errors.ResponseError("BUSY Redis is busy running a script"), StoreUnavailable, True, False),
-        (redis_errors.ResponseError("NOREPLICAS Not enough good replicas"), StoreUnavailable, True, False),
+        (redis_errors.ResponseError("NOREPLICAS Not enough good replicas"), WritesRefused, True, False),
         (redis_errors.ResponseError("UNBLOCKED force unblock"), StoreUnavailable, True, True),
-        (redis_errors.ResponseError("MISCONF Redis is configured to save"), StoreUnavailable, False, False),
-        (redis_errors.OutOfMemoryError("command not allowed"), StoreUnavailable, False, False),
+        (redis_errors.ResponseError("MISCONF Redis is configured to save"), WritesRefused, False, False),
+        (redis_errors.OutOfMemoryError("command not allowed"), WritesRefused, False, False),
         (TooFewReplicas(2), StoreUnavailable, True, False),
         (redis_errors.AuthenticationError("Authentication required."), StoreUnusable, False, False),
         (redis_errors.AuthenticationError("invalid username-password pair"), StoreUnusable, False, False),
-        (redis_errors.NoPermissionError("no permissions to run the 'info' command"), StoreUnusable, False, False),
+        (redis_errors.NoPermissionError("no permissions to run the 'info' command"), CommandsWithheld, False, False),
         (redis_errors.InvalidResponse("Protocol Error"), StoreUnusable, False, False),
         (redis_errors.ClusterCrossSlotError("Keys in request"), ScriptError, False, False),
         (redis_errors.ResponseError("WRONGTYPE Operation against a key"), ScriptError, False, False),
@@ -151,7 +153,7 @@ def test_a_withheld_command_is_named() -> None:
 @pytest.mark.parametrize("trailer", [f" script: {SHA}, on @user_script:2.", " script: on @user_script:2."])
 def test_a_command_withheld_from_a_script_is_told(text: str, told: str, trailer: str) -> None:
     error = judge(redis_errors.ResponseError(text + trailer), WHERE, SCRIPT).error
-    assert type(error) is StoreUnusable
+    assert type(error) is CommandsWithheld
     assert error.detail.endswith(told)
 
 

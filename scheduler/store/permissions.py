@@ -1,0 +1,101 @@
+"""Whether the server lets this user run every command that scripts need.
+
+A script that is refused a command half-way has written what came before it, so this is asked before the first
+script and whenever a command was refused: no script starts that could have been known to stop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from scheduler.errors import CommandsWithheld
+from scheduler.store import codec
+from scheduler.store.keys import Keys
+
+if TYPE_CHECKING:
+    from scheduler.store.client import StoreClient
+    from scheduler.store.exchange import Command
+
+PROOF = "prove_commands"
+_SCRATCH_MS = 10_000
+
+# What scripts and plain reads do to the ledger's own keys; docs/security.md grants exactly these. Each with what
+# makes it run on a scratch key of its kind, for servers that cannot be asked.
+LEDGER_COMMANDS: Final[tuple[tuple[str, str, tuple[str | int, ...]], ...]] = (
+    ("SET", "string", ("1",)),
+    ("GET", "string", ()),
+    ("INCR", "string", ()),
+    ("EXISTS", "string", ()),
+    ("PERSIST", "string", ()),
+    ("HSET", "hash", ("a", "1")),
+    ("HGET", "hash", ("a",)),
+    ("HMGET", "hash", ("a",)),
+    ("HGETALL", "hash", ()),
+    ("HKEYS", "hash", ()),
+    ("HLEN", "hash", ()),
+    ("HEXISTS", "hash", ("a",)),
+    ("HINCRBY", "hash", ("a", 1)),
+    ("HSCAN", "hash", (0,)),
+    ("HDEL", "hash", ("b",)),
+    ("RPUSH", "list", ("a", "b", "c")),
+    ("LINDEX", "list", (0,)),
+    ("LLEN", "list", ()),
+    ("LRANGE", "list", (0, -1)),
+    ("LTRIM", "list", (0, -1)),
+    ("LPOP", "list", ()),
+    ("SADD", "set", ("a", "b", "c")),
+    ("SCARD", "set", ()),
+    ("SISMEMBER", "set", ("a",)),
+    ("SMEMBERS", "set", ()),
+    ("SSCAN", "set", (0,)),
+    ("SREM", "set", ("a",)),
+    ("SPOP", "set", (1,)),
+    ("ZADD", "zset", (1, "a", 2, "b")),
+    ("ZCARD", "zset", ()),
+    ("ZCOUNT", "zset", ("-inf", "+inf")),
+    ("ZRANGE", "zset", (0, -1)),
+    ("ZRANGEBYLEX", "zset", ("-", "+")),
+    ("ZRANGEBYSCORE", "zset", ("-inf", "+inf")),
+    ("ZREVRANGEBYSCORE", "zset", ("+inf", "-inf")),
+    ("ZRANK", "zset", ("a",)),
+    ("ZSCORE", "zset", ("a",)),
+    ("ZREM", "zset", ("c",)),
+    ("ZREMRANGEBYRANK", "zset", (5, 6)),
+    ("ZREMRANGEBYSCORE", "zset", (5, 6)),
+    ("ZPOPMIN", "zset", (1,)),
+    ("PEXPIRE", "zset", (_SCRATCH_MS,)),
+    ("RENAME", "zset", ("{scratch}:moved",)),
+    ("DEL", "moved", ()),
+    ("UNLINK", "string", ()),
+    ("TIME", "", ()),
+)
+
+
+async def prove_commands(client: StoreClient, keys: Keys) -> None:
+    """Raises CommandsWithheld, naming what is withheld. Leaves nothing behind."""
+    names = [name for name, _, _ in LEDGER_COMMANDS]
+    if client.options.wait_replicas and not client.embedded:
+        names.append("WAIT")
+    reply = await client.run(PROOF, ["", *names], settings_key=keys.settings)
+    if codec.text(reply[0]) == "unable":
+        await try_commands(client, keys)
+        return
+    withheld = [codec.text(name).lower() for name in reply[1:]]
+    if withheld:
+        raise CommandsWithheld(
+            f"the ledger at {client.address}: the server's ACL withholds {', '.join(withheld)}; "
+            "docs/security.md lists what the scheduler needs"
+        )
+
+
+async def try_commands(client: StoreClient, keys: Keys) -> None:
+    """Run each on a scratch key of the domain. The first that is refused is named by what `judge` makes of it."""
+    scratch = keys.scratch("")
+    commands: list[Command] = [
+        ("UNLINK", *(scratch + kind for kind in ("string", "hash", "list", "set", "zset", "moved")))
+    ]
+    for name, kind, arguments in LEDGER_COMMANDS:
+        filled = tuple(scratch + "moved" if argument == "{scratch}:moved" else argument for argument in arguments)
+        commands.append((name, scratch + kind, *filled) if kind else (name,))
+    commands.append(commands[0])
+    await client.pipeline(commands)
