@@ -30,7 +30,7 @@ local settings, refused = read_settings()
 if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
-local now = read_clock(ARGV[1], cursors.now)
+local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local request = read_request(4)
 -- @include "include/decide"
 if not swept then return { 'again', 'expiry' } end

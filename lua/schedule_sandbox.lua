@@ -33,7 +33,7 @@ local settings, refused = read_settings()
 if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
-local now = read_clock(ARGV[1], cursors.now)
+local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local reservation_id = ARGV[2]
 local request = read_request(8)
 
@@ -62,9 +62,11 @@ end
 -- Write.
 local moves, node = context.moves, node_key(node_id)
 if moves == 'ties' or moves == 'ordinary_ties' then
-  redis.call('HSET', key('rotations'), 'now', now_ms, moves, integer((tonumber(cursors[moves] or '') or 0) + 1))
+  redis.call('HSET', key('rotations'), 'now', now_ms, 'offset', integer(clock_offset), moves,
+    integer((tonumber(cursors[moves] or '') or 0) + 1))
 else
-  redis.call('HSET', key('rotations'), 'now', now_ms, moves or 'now', moves and node_id or now_ms)
+  redis.call('HSET', key('rotations'), 'now', now_ms, 'offset', integer(clock_offset), moves or 'now',
+    moves and node_id or now_ms)
 end
 local degraded = context.degraded and '1' or '0'
 local endpoint = redis.call('HGET', node, 'endpoint') or ''

@@ -4,7 +4,8 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: replica_id
 -- ARGV[3]: ttl_ms  0: this replica leaves
--- Reply: {'alive', epoch, revision, digest, refreshing (1|0)} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'alive', epoch, revision, digest, refreshing (1|0), skew_ms of ledger time}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log replicas)
 -- @include "include/keys"
@@ -24,4 +25,5 @@ else
   redis.call('ZADD', key('replicas'), integer(now + tonumber(ARGV[3])), ARGV[2])
 end
 local settings = as_table_of(KEYS[1], 'epoch', 'revision', 'digest', 'refresh_after')
-return { 'alive', settings.epoch, settings.revision, settings.digest, settings.refresh_after and '1' or '0' }
+return { 'alive', settings.epoch, settings.revision, settings.digest, settings.refresh_after and '1' or '0',
+  integer(clock_offset) }

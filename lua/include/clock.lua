@@ -1,9 +1,10 @@
 -- @include "include/cursors"
 -- The clock of scripts that turn no rotation.
 local function open_clock(given)
-  return read_clock(given, redis.call('HGET', key('rotations'), 'now'))
+  local kept = redis.call('HMGET', key('rotations'), 'now', 'offset')
+  return read_clock(given, kept[1], kept[2])
 end
 
 local function close_clock(now)
-  redis.call('HSET', key('rotations'), 'now', integer(now))
+  redis.call('HSET', key('rotations'), 'now', integer(now), 'offset', integer(clock_offset))
 end

@@ -1,28 +1,42 @@
 -- @include "include/keys"
--- The server's clock in milliseconds, never behind the last time a script used: a failover to
--- a slower clock must not run deadlines backwards. Tests hand a virtual `given` in.
-local function read_clock(given, last)
-  local now
+-- Ledger time, in milliseconds: the server's clock and an offset that is kept with the last time used. A clock that
+-- is stepped back, or a failover to a slower one, raises the offset, so time goes on from where it was, at the
+-- clock's own pace. A clock that moves on by more than any replica is silent (signs of life come every second) has
+-- been stepped forward, or nobody was there: that much of the offset is given back.
+local CLOCK_GAP_MS = 2000
+local clock_offset = 0
+
+-- `last` and `offset` as they are kept. Tests hand a virtual clock in as `given`.
+local function read_clock(given, last, offset)
+  local clock
   if given ~= '' then
-    now = tonumber(given)
+    clock = tonumber(given)
   else
     local time = redis.call('TIME')
-    now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    clock = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
   end
-  if last and tonumber(last) > now then return tonumber(last) end
-  return now
+  if not last then return clock end
+  last, clock_offset = tonumber(last), tonumber(offset or '0')
+  local passed = clock + clock_offset - last
+  if passed < 0 then
+    clock_offset = clock_offset - passed
+  elseif clock_offset > 0 and passed > CLOCK_GAP_MS then
+    clock_offset = math.max(0, clock_offset - passed)
+  end
+  return clock + clock_offset
 end
 
 -- Where the rotations stand that a strategy turns, and the last time used.
 local function read_cursors(strategy)
   local hash = key('rotations')
   if strategy == 'least_loaded' then
-    local found = redis.call('HMGET', hash, 'now', 'journal_base', 'ties', 'ordinary_ties')
-    return { now = found[1], journal_base = found[2], ties = found[3], ordinary_ties = found[4] }
+    local found = redis.call('HMGET', hash, 'now', 'offset', 'journal_base', 'ties', 'ordinary_ties')
+    return { now = found[1], offset = found[2], journal_base = found[3], ties = found[4], ordinary_ties = found[5] }
   end
-  local found = redis.call('HMGET', hash, 'now', 'journal_base', 'ties', 'round_robin', 'ordinary', 'groups', 'fallback')
+  local found = redis.call('HMGET', hash, 'now', 'offset', 'journal_base', 'ties', 'round_robin', 'ordinary', 'groups',
+    'fallback')
   return {
-    now = found[1], journal_base = found[2], ties = found[3], round_robin = found[4] or nil, ordinary = found[5] or nil,
-    groups = found[6] or nil, fallback = found[7] or nil,
+    now = found[1], offset = found[2], journal_base = found[3], ties = found[4], round_robin = found[5] or nil,
+    ordinary = found[6] or nil, groups = found[7] or nil, fallback = found[8] or nil,
   }
 end

@@ -225,6 +225,29 @@ def upgrade(
     with_ledger(Where(redis_addr, domain, config), convert, settled=False)
 
 
+@inspect_app.command()
+def clock(
+    reset: Annotated[bool, typer.Option("--reset", help="Go by the server's clock again.")] = False,
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+) -> None:
+    """How far ledger time is ahead of the server's clock. Without --reset nothing is written."""
+
+    async def look(ledger: Ledger) -> None:
+        skew = seconds(await ledger.time.skew_ms())
+        if reset:
+            taken_back = seconds(await ledger.time.reset())
+            typer.echo(f"ledger time was {taken_back} ahead; it goes by the server's clock again")
+        else:
+            typer.echo(f"ledger time is {skew} ahead of the server's clock")
+
+    def seconds(ms: int) -> str:
+        return f"{ms / 1000:,.3f} s"
+
+    with_ledger(Where(redis_addr, domain, config), look)
+
+
 async def _reservations(
     ledger: Ledger, node_id: str | None, state: ReservationState | None, created_until_ms: int, limit: int
 ) -> tuple[list[Reservation], bool]:

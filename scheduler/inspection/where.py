@@ -52,9 +52,9 @@ def with_ledger(where: Where, work: Callable[[Ledger], Awaitable[T]], *, settled
 
 
 async def server_now_ms(ledger: Ledger) -> int:
-    """The clock that deadlines are on: the server's, unless the ledger was handed another."""
+    """The clock that deadlines are on: ledger time, unless the ledger was handed another."""
     given = ledger.clock()
     if given is not None:
         return given
     seconds, microseconds = await ledger.client.command("TIME")
-    return int(seconds) * 1000 + int(microseconds) // 1000
+    return int(seconds) * 1000 + int(microseconds) // 1000 + await ledger.time.skew_ms()

@@ -30,6 +30,7 @@ class LedgerFigures:
     open_reservations: Sequence[OpenReservations] = ()
     open_groups: int = 0
     settings_revision: int | None = None
+    clock_skew_ms: int = 0
 
 
 class LedgerCollector(Collector):
@@ -46,6 +47,11 @@ class LedgerCollector(Collector):
         yield from _counters(figures.stats)
         yield GaugeMetricFamily(
             "agentenv_scheduler_open_groups", "Open placement groups of the domain", value=figures.open_groups
+        )
+        yield GaugeMetricFamily(
+            "agentenv_scheduler_clock_skew_seconds",
+            "How far ledger time is ahead of the Redis server's clock, because that was stepped back",
+            value=figures.clock_skew_ms / 1000,
         )
         if figures.settings_revision is not None:
             yield GaugeMetricFamily(

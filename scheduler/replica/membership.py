@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SIGN_OF_LIFE_TTL_MS = 10_000
+SKEW_TOLD_MS = 1_000
 _SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes and templates takes at most one twentieth of the time
 
 
@@ -122,7 +123,19 @@ class Membership:
             self._identity, self._recovering = None, True
         elif signs and self._signs and (signs.revision, signs.digest) != (self._signs.revision, self._signs.digest):
             self._identity = None  # somebody wrote other settings: see what they mean for this replica
+        if signs:
+            self._notice_skew(signs.clock_skew_ms)
         self._signs = signs
+
+    def _notice_skew(self, skew_ms: int) -> None:
+        """Say once for each step that the server's clock was set back or went on."""
+        before_ms = self._signs.clock_skew_ms if self._signs else 0
+        if abs(skew_ms - before_ms) >= SKEW_TOLD_MS:
+            log.warning(
+                "the server's clock was stepped; ledger time goes on from where it was",
+                skew_ms=skew_ms,
+                skew_before_ms=before_ms,
+            )
 
     async def _join(self) -> None:
         await self._ledger.client.check_server()

@@ -49,12 +49,14 @@ class OverviewService:
             stats = await self._ledger.settings.stats()
             open_groups, _, _ = await self._ledger.groups.list(limit=1, cursor=None)
             settings = await self._ledger.settings.get()
+            skew_ms = await self._ledger.time.skew_ms()
         self._metrics.show(
             LedgerFigures(
                 nodes=nodes,
                 stats=stats,
                 open_reservations=open_reservations,
                 open_groups=open_groups,
+                clock_skew_ms=skew_ms,
                 settings_revision=None if settings is None else settings[0].revision,
             )
         )

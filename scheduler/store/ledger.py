@@ -10,6 +10,7 @@ from scheduler.store.cpu_configs import CpuConfigStore
 from scheduler.store.groups import GroupStore
 from scheduler.store.keys import DEFAULT_DOMAIN, Keys
 from scheduler.store.leases import LeaseStore
+from scheduler.store.ledger_time import LedgerTime
 from scheduler.store.nodes import NodeStore
 from scheduler.store.placements import PlacementStore
 from scheduler.store.reservations import ReservationStore
@@ -31,6 +32,7 @@ class Ledger:
         self.clock = clock
         self.settings = SettingsStore(runner)
         self.conversion = Conversion(runner)
+        self.time = LedgerTime(runner)
         self.upstream_bindings = UpstreamBindings(runner) if client.options.upstream_bindings else None
         self.nodes = NodeStore(runner, self.upstream_bindings)
         self.placements = PlacementStore(runner)

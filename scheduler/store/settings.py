@@ -43,6 +43,7 @@ class LedgerSigns:
     revision: int
     digest: str
     refreshing: bool
+    clock_skew_ms: int = 0
 
 
 def encode(settings: LedgerSettings) -> dict[str, str]:
@@ -183,8 +184,8 @@ class SettingsStore:
             if "no settings" in error.detail:
                 return None
             raise
-        epoch, revision, digest, refreshing = map(codec.text, reply)
-        return LedgerSigns(epoch, int(revision), digest, refreshing == "1")
+        epoch, revision, digest, refreshing, skew_ms = map(codec.text, reply)
+        return LedgerSigns(epoch, int(revision), digest, refreshing == "1", int(skew_ms))
 
     async def leave(self, replica_id: str) -> None:
         await self.sign_of_life(replica_id, 0)

@@ -1,0 +1,25 @@
+"""Ledger time: the server's clock plus an offset that keeps it from running backwards."""
+
+from __future__ import annotations
+
+from scheduler.store import codec
+from scheduler.store.runner import Runner
+
+
+class LedgerTime:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def skew_ms(self) -> int:
+        """How far ledger time is ahead of the server's clock, because that clock was stepped back."""
+        return codec.number(await self._runner.client.command("HGET", self._runner.keys.rotations, "offset"))
+
+    async def reset(self) -> int:
+        """Go by the server's clock again; how many milliseconds that took back. What is open is due later by as
+        much, at most."""
+        taken_back = 0
+        while True:
+            _, (skew_ms, nodes) = await self._runner.run("reset_clock")
+            taken_back += int(skew_ms)
+            if int(nodes) == 0:
+                return taken_back
