@@ -22,6 +22,7 @@ from scheduler.domain.settings import LedgerSettings
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.servers import RedisServer
+from tests.support.watchdog import watch
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
@@ -47,6 +48,7 @@ hypothesis_settings.load_profile(os.environ.get("SCHEDULER_TEST_HYPOTHESIS", "de
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ledger_settings(**fields): the settings the ledger of this test starts with")
+    watch(config)
 
 
 @pytest.fixture(scope="session")
