@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -33,7 +34,7 @@ class StubApi:
         self._moved = asyncio.Event()
         self._streams: set[asyncio.Task[Any]] = set()
         self._transports: set[asyncio.Transport] = set()
-        self._bookmarks = 0
+        self._bookmarked = 0
 
     # What tests do to it
 
@@ -58,7 +59,7 @@ class StubApi:
     def bookmark(self) -> None:
         """Versions move on without an object of ours having changed."""
         self.version += 10
-        self._bookmarks += 1
+        self._bookmarked = self.version
         self._wake()
 
     def cut(self) -> None:
@@ -106,7 +107,7 @@ class StubApi:
     async def _watch(
         self, kind: str, request: web.Request, query: dict[str, str], response: web.StreamResponse
     ) -> web.StreamResponse:
-        seen, bookmarks = int(query["resourceVersion"]), self._bookmarks
+        seen = int(query["resourceVersion"])
         if seen < self.oldest and not self.gone_as_event:
             return web.json_response({"kind": "Status", "code": 410}, status=410)
         await response.prepare(request)
@@ -123,9 +124,10 @@ class StubApi:
                 if version > seen and changed_kind == kind and selected(item, query.get("labelSelector", "")):
                     await self._send(response, change, item)
                 seen = max(seen, version)
-            if self._bookmarks > bookmarks:
-                bookmarks, seen = self._bookmarks, self.version
-                await self._send(response, "BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+            # Also one from before the watch began: whoever watches from an older version is told.
+            if self._bookmarked > seen:
+                seen = self.version
+                await self._send(response, "BOOKMARK", {"metadata": {"resourceVersion": str(seen)}})
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await moved.wait()
@@ -145,6 +147,20 @@ class StubApi:
     def _wake(self) -> None:
         self._moved.set()
         self._moved = asyncio.Event()
+
+
+@asynccontextmanager
+async def served(api: StubApi) -> AsyncIterator[str]:
+    """Its address, on a free loopback port."""
+    runner = web.AppRunner(api.app(), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        api.cut()
+        await runner.cleanup()
 
 
 def selected(item: Object, selector: str) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from scheduler.config import KubernetesSettings
 from scheduler.discovery.kubernetes import DiscoveryTimes, KubernetesDiscovery, in_cluster_client
@@ -17,7 +16,7 @@ from scheduler.domain.node import NodeAddress
 from scheduler.errors import ConfigurationError
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger
-from tests.discovery.stub_api import PODS, SLICES, StubApi, endpoint, endpoint_slice, pod
+from tests.discovery.stub_api import PODS, SLICES, StubApi, endpoint, endpoint_slice, pod, served
 from tests.support.clock import VirtualClock
 
 pytest.importorskip("kubernetes_asyncio", reason="the kubernetes extra is not installed")
@@ -78,19 +77,6 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(90):
         while not await holds():  # noqa: ASYNC110  what is waited for lies in a server and a ledger
             await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def served(api: StubApi) -> AsyncIterator[str]:
-    runner = web.AppRunner(api.app(), shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        api.cut()
-        await runner.cleanup()
 
 
 @pytest.fixture
@@ -214,8 +200,8 @@ async def test_an_empty_list_is_believed_only_after_a_while(cluster: Cluster) ->
     cluster.api.delete(SLICES, "s1")
 
     async def seen_empty() -> bool:
-        found = discovery.found()
-        return found is not None and found.empty
+        # Since then the time counts that it stays empty.
+        return discovery._empty_since is not None
 
     await eventually(seen_empty)
     cluster.seconds += 29
