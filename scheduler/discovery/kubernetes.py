@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.cancellation import end_tasks
 from scheduler.discovery.endpoints import DiscoveredNodes, discover
 from scheduler.discovery.reflector import Reflector, ReflectorTimes
 from scheduler.discovery.selectors import checked_selector
@@ -149,7 +150,6 @@ class KubernetesDiscovery:
 
     async def _wait_for_change(self) -> None:
         """Until something changed, or it is time to renew the lease; changes come in bursts, so they may settle."""
-        # Not wait_for: until Python 3.12 it may swallow a cancellation that comes together with the change.
         with suppress(TimeoutError):
             async with asyncio.timeout(self._times.renew_seconds):
                 await self._changed.wait()
@@ -164,9 +164,7 @@ class KubernetesDiscovery:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
 
     def _make_reflectors(self, client: ApiClient) -> list[Reflector]:
         from kubernetes_asyncio.client import CoreV1Api, DiscoveryV1Api

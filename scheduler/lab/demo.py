@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from scheduler.cancellation import end_tasks
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Node
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
@@ -96,9 +97,7 @@ async def watched(console: Console, surface: OverHttp, title: str) -> AsyncItera
         try:
             yield done
         finally:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+            await end_tasks([watching])
             live.update(await picture(), refresh=True)
 
 

@@ -17,6 +17,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from scheduler import __version__
+from scheduler.cancellation import end_tasks
 from scheduler.config import Configuration, Settings, StoreSettings
 from scheduler.errors import SchedulerError
 from scheduler.observability.logging import configure_logging, get_logger
@@ -106,9 +107,7 @@ class Replica:
 
     async def _release(self, grace_seconds: float) -> None:
         await asyncio.gather(*(listener.stop(grace_seconds) for listener in self.listeners))
-        for chore in self._chores:
-            chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        await end_tasks(self._chores)
         if self._ledger is not None:
             await self._leave(self._ledger)
 
@@ -167,7 +166,8 @@ class Replica:
 
     async def _wait_unless_hurried(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry_asked.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._hurry_asked.wait()
 
     async def _leave(self, ledger: Ledger) -> None:
         try:

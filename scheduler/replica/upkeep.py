@@ -66,7 +66,8 @@ async def _pause(chore: Chore, seconds: float) -> None:
     shortest = min(seconds, _HURRIED_SECONDS)
     await asyncio.sleep(shortest)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(chore.hurry.wait(), seconds - shortest)
+        async with asyncio.timeout(seconds - shortest):
+            await chore.hurry.wait()
 
 
 def pause_ms(chore: Chore, failures: int) -> float:

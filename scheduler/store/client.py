@@ -4,12 +4,14 @@ Every call keeps to one budget of time: waiting for a connection, connecting, at
 them all count. Attempts are repeated for whatever passes by itself (a failover, a restart, a dropped
 connection). Repeating is sound because every script is idempotent by the ids its caller fixed beforehand.
 Replies are what the server sent (RESP2): bytes, integers, lists and None. Cancelling a call closes its
-connection and nothing else.
+connection and nothing else. A task that is cancelled during a call ends with CancelledError, whatever the
+libraries below make of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +19,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError
 
+from scheduler.cancellation import heed_cancellation
 from scheduler.errors import CommandsWithheld, Overloaded, SchedulerError, StoreUnavailable, WritesRefused
 from scheduler.store import server
 from scheduler.store.address import Address, Scheme, parse_address, redact
@@ -65,11 +68,17 @@ async def connect(
     address = parse_address(redis_addr)
     if library is None:
         # The embedded ledger does not know the shebang.
-        library = ScriptLibrary.load(shebang=options.shebang and address.scheme is not Scheme.EMBEDDED)
+        library = _own_scripts(shebang=options.shebang and address.scheme is not Scheme.EMBEDDED)
     client = StoreClient(address, options, library, home_key)
     if options.read_addr:
         client.reader = StoreClient(parse_address(options.read_addr), options, library, home_key)
     return client
+
+
+@functools.cache
+def _own_scripts(*, shebang: bool) -> ScriptLibrary:
+    """Put together once for all clients of the process."""
+    return ScriptLibrary.load(shebang=shebang)
 
 
 class StoreClient:
@@ -225,9 +234,12 @@ class StoreClient:
             self.writes_refused = error
 
     async def close(self) -> None:
-        if self.reader is not self:
-            await self.reader.close()
-        await self._topology.close()
+        try:
+            if self.reader is not self:
+                await self.reader.close()
+        finally:
+            with heed_cancellation():
+                await self._topology.close()
 
     # -- attempts ---------------------------------------------------------------------------------------------
 
@@ -237,7 +249,8 @@ class StoreClient:
         known: SchedulerError | None = None
         while True:
             try:
-                return await self._exchange(call, budget)
+                with heed_cancellation():
+                    return await self._exchange(call, budget)
             except NoScriptError as error:
                 if call.script is not None:
                     raise _ScriptUnknown(call.script) from error
@@ -247,7 +260,8 @@ class StoreClient:
             verdict = judge(failure, where, call.script)
             self._note(verdict.error)
             if verdict.relocate:
-                await self._topology.relocate(call.key, failure)
+                with heed_cancellation():
+                    await self._topology.relocate(call.key, failure)
             if not (call.retry and verdict.retry and await budget.pause()):
                 self.statistics.failures += 1
                 # That the last, cut-short attempt got no answer tells less than what an earlier one met.

@@ -1,13 +1,15 @@
 """The ledger inside the process: fakeredis with a Lua 5.1 interpreter, for a first run and for tests.
 
-Commands run at once, on the event loop, one after the other: a script is as atomic as on a server, and nothing
-else of the process runs meanwhile (about a millisecond). Nothing survives the process, and nothing is shared
-with another.
+Commands run on the event loop, one after the other: a script is as atomic as on a server, and nothing else of
+the process runs meanwhile (about a millisecond). Before each call the other tasks get a turn, so that a busy
+replica still answers health checks; a call that is cancelled in that turn sends nothing. Nothing survives the
+process, and nothing is shared with another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fakeredis import FakeRedis, FakeServer
@@ -39,12 +41,23 @@ def embedded_pool(server: FakeServer | None) -> ConnectionPool:
     server = server or shared_server()
     _compile_once(server)
     return ConnectionPool(
-        connection_class=FakeAsyncRedisConnection,
+        connection_class=EmbeddedConnection,
+        # Without a limit nothing is sent by way of asyncio.wait_for, which may lose a cancellation.
+        socket_timeout=None,
         server=server,
         version=server.version,
         server_type=server.server_type,
         protocol=2,
     )
+
+
+class EmbeddedConnection(FakeAsyncRedisConnection):
+    """A connection to a server in this process, which yields to the loop once for each write."""
+
+    async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
+        # Neither writing nor reading ever waits here: without this, calls in a row would let no other task run.
+        await asyncio.sleep(0)
+        await super().send_packed_command(command, check_health)
 
 
 def _compile_once(server: FakeServer) -> None:

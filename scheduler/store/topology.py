@@ -8,8 +8,10 @@ of a move, `relocate` makes the next `pool_for` ask again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from redis import exceptions as redis_errors
 from redis.asyncio import Sentinel
 from redis.asyncio.connection import (
     Connection,
@@ -18,6 +20,7 @@ from redis.asyncio.connection import (
     UnixDomainSocketConnection,
 )
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, RedisError, ResponseError
@@ -101,8 +104,18 @@ class Pools:
         }
 
     async def close(self) -> None:
-        for pool in self._by_host.values():
+        await close_pools(tuple(self._by_host.values()))
+
+
+async def close_pools(pools: Sequence[ConnectionPool]) -> None:
+    """No connection is left open, also when the task that closes them is cancelled meanwhile."""
+    try:
+        for pool in pools:
             await pool.aclose()
+    except asyncio.CancelledError:
+        for pool in pools:
+            await pool.disconnect()
+        raise
 
 
 class FixedTopology:
@@ -120,7 +133,7 @@ class FixedTopology:
             await self._pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
-        await self._pool.aclose()
+        await close_pools((self._pool,))
 
 
 class SentinelTopology:
@@ -133,9 +146,11 @@ class SentinelTopology:
         arguments.pop("connection_class")
         arguments["db"] = 0
         arguments["ssl"] = address.tls
-        # Sentinels are small and near: one that does not answer within the connect timeout is passed over.
-        arguments["socket_timeout"] = arguments["socket_connect_timeout"]
-        self._sentinel = Sentinel(list(address.hosts), sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
+        # The last one that answered comes first.
+        self._sentinels: list[Sentinel] = [
+            Sentinel([host], sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
+            for host in address.hosts
+        ]
         self._primary: Host | None = None
         # A failure is met by many calls at once; one of them asks for all.
         self._asking = asyncio.Lock()
@@ -152,12 +167,27 @@ class SentinelTopology:
         self._primary = None
 
     async def close(self) -> None:
-        await self._pools.close()
-        await self._sentinel.aclose()
+        try:
+            await self._pools.close()
+        finally:
+            clients = [client for sentinel in self._sentinels for client in sentinel.sentinels]
+            await close_pools([client.connection_pool for client in clients])
 
     async def _find(self) -> Host:
-        host, port = await self._sentinel.discover_master(self._name)
-        return str(host), int(port)
+        """Sentinels are small and near: one that does not answer within the connect timeout is passed over."""
+        problems: list[str] = []
+        for sentinel in tuple(self._sentinels):
+            try:
+                # Not the connections' own socket_timeout: redis-py keeps that with asyncio.wait_for.
+                async with asyncio.timeout(self._pools.connect_timeout):
+                    host, port = await sentinel.discover_master(self._name)
+            except (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError) as error:
+                problems.append(str(error) or f"no answer within {self._pools.connect_timeout} s")
+                continue
+            self._sentinels.remove(sentinel)
+            self._sentinels.insert(0, sentinel)
+            return str(host), int(port)
+        raise MasterNotFoundError("; ".join(problems))
 
 
 class ClusterTopology:
