@@ -59,6 +59,7 @@ class FakeLedger:
         self.groups = FakeGroups(self)
         self.artifacts = FakeArtifacts(self)
         self.settings = FakeSettings(self)
+        self.time = FakeTime(self)
         self.cpu_configs = FakeCpuConfigs()
         self.domain = "test"
 
@@ -413,6 +414,12 @@ class FakeSettings(FakePart):
     async def stats(self) -> dict[str, int]:
         self.ledger.note("stats")
         return self.counters
+
+
+class FakeTime(FakePart):
+    async def skew_ms(self) -> int:
+        self.ledger.note("skew_ms")
+        return 0
 
 
 @dataclass(frozen=True)
