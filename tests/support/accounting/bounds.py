@@ -121,6 +121,13 @@ FAULTS = (
         "report i1/2 arrives",
     ),
     Fault(
+        "a report without its roster counts entries, and the next roster counts them again",
+        replace(NEXT, entries_need_a_roster=False),
+        Features(cpus(2, 2), lifecycles=SILENT, air=2),
+        GIVEN_TWICE,
+        "report",
+    ),
+    Fault(
         "hang-ups are not seen, and two late reports come half an interval apart",
         NEXT,
         Features(cpus(2,), air=2, spaced=True, hang_ups_seen=False),

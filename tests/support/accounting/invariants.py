@@ -127,7 +127,7 @@ def _counted_twice(features: Features, rules: Rules, world: World) -> str | None
         # counted as entered only when the others have booted.
         entered = sum(phase not in (UNASKED, ASKED, DROPPED) for phase in world.phases)
         open_ended |= DROPPED in world.phases or ledger.entered < entered
-    if not still or not seen or open_ended or ledger.baseline or _doubtful(features, world):
+    if not still or not seen or open_ended or ledger.baseline or not ledger.whole or _doubtful(features, world):
         return None
     if any(r.open and r.sandbox for r in ledger.reservations) or not _all_older(world):
         return None  # two more reports will tell

@@ -62,6 +62,8 @@ class Ledger(NamedTuple):
     interval: int = 0
     grace: int = 0  # binding_grace, a floor where reports carry no sequence
     roster: frozenset[str] = frozenset()
+    whole: bool = True  # the roster is that of the last report; else nothing is taken off by it
+    listed_once: bool = True  # this instance has had its roster installed
     load: Size = ()
     entered: int = 0
     credit: int = 0
@@ -157,6 +159,8 @@ def available(ledger: Ledger) -> int:
 def held(ledger: Ledger, rules: Rules) -> Size:
     sizes = [r.size for r in ledger.reservations if r.open and r.sandbox not in ledger.roster]
     kept = total(sizes, ledger.zero)
+    if not ledger.whole:
+        return kept
     if rules.unnamed == "bounded":
         explicit = [r.size for r in waiting(ledger, EXPLICIT)]
         if explicit:
@@ -170,7 +174,7 @@ def held(ledger: Ledger, rules: Rules) -> Size:
 
 def observed(ledger: Ledger, rules: Rules) -> Size:
     load = ledger.load
-    if rules.delete_lowers:
+    if rules.delete_lowers and ledger.whole:
         for sandbox in ledger.roster & ledger.deleted - ledger.paused:
             load = subtract(load, known_size(ledger, sandbox))
     return load
@@ -219,7 +223,8 @@ def confirm(ledger: Ledger, rules: Rules, name: str, sandbox: str, now: int = 0)
     if was_open or reopened:
         r = r._replace(state=CONFIRMED, reason="")
         if rules.delete_remembered and sandbox in ledger.deleted:
-            return end(ledger, r, SETTLED, "deleted").drop_record(sandbox)
+            ended = end(ledger, r, SETTLED, "deleted")
+            return ended if sandbox in ledger.roster else ended.drop_record(sandbox)
         if sandbox in ledger.roster:
             return end(ledger, r, SETTLED, "listed")
     return ledger.put(r)

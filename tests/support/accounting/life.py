@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from tests.support.accounting import ledger as calls
 from tests.support.accounting import reports
@@ -25,7 +26,13 @@ from tests.support.accounting.world import (
     size_of,
 )
 
-Step = tuple[str, World]
+
+class Step(NamedTuple):
+    """`call`: what it asks of the ledger, so that a real one can be asked the same. Empty: nothing."""
+
+    said: str
+    world: World
+    call: tuple[Any, ...] = ()
 
 
 def next_steps(features: Features, rules: Rules, world: World) -> Iterator[Step]:
@@ -39,7 +46,7 @@ def next_steps(features: Features, rules: Rules, world: World) -> Iterator[Step]
     if features.restart and world.process == 1:
         yield _restart(features, world)
     if features.spaced and world.now < 2:
-        yield "half a report interval passes", world._replace(now=world.now + 1)
+        yield Step("half a report interval passes", world._replace(now=world.now + 1))
 
 
 def _phase(world: World, index: int, phase: int) -> World:
@@ -57,20 +64,20 @@ def _node(features: Features, world: World, index: int, phase: int) -> Iterator[
     name = sandbox(index)
     if phase == ASKED and not _too_late(features, world, index):
         booting = _phase(world, index, BOOTING)
-        yield (
+        yield Step(
             f"the node starts {name}, which boots",
             _tell(features.create_events == "boots", booting, "create", name),
         )
     if phase == ASKED and (features.pulls_fail or _too_late(features, world, index)):
-        yield f"the image of {name} cannot be pulled", _phase(world, index, DROPPED)
+        yield Step(f"the image of {name} cannot be pulled", _phase(world, index, DROPPED))
     elif phase == BOOTING:
         running = _phase(world, index, RUNNING)._replace(successes=world.successes + 1)
-        yield f"{name} runs", _tell(features.create_events == "runs", running, "create", name)
+        yield Step(f"{name} runs", _tell(features.create_events == "runs", running, "create", name))
         if features.boots_fail:
-            yield f"{name} fails to boot", _phase(world, index, FAILED)._replace(fails=world.fails + 1)
+            yield Step(f"{name} fails to boot", _phase(world, index, FAILED)._replace(fails=world.fails + 1))
     elif phase == RUNNING and features.ends:
         ended = _phase(world, index, ENDED)._replace(paused=world.paused - {name})
-        yield f"{name} ends", _tell(features.delete_events, ended, "delete", name)
+        yield Step(f"{name} ends", _tell(features.delete_events, ended, "delete", name))
 
 
 def _too_late(features: Features, world: World, index: int) -> bool:
@@ -83,17 +90,17 @@ def _too_late(features: Features, world: World, index: int) -> bool:
 def _forks_and_pauses(features: Features, world: World) -> Iterator[Step]:
     if features.fork and world.fork == UNASKED and RUNNING in world.phases:
         forked = world._replace(fork=RUNNING, successes=world.successes + 1, fork_counted=world.successes + 1)
-        yield "a running sandbox forks a child", _tell(features.fork_told, forked, "fork", CHILD)
+        yield Step("a running sandbox forks a child", _tell(features.fork_told, forked, "fork", CHILD))
     if world.fork == RUNNING and features.ends:
-        yield "the child ends", world._replace(fork=ENDED)
+        yield Step("the child ends", world._replace(fork=ENDED))
     if not features.pauses:
         return
     for index, phase in enumerate(world.phases):
         name = sandbox(index)
         if phase == RUNNING and name in world.paused:
-            yield f"{name} resumes", world._replace(paused=world.paused - {name})
+            yield Step(f"{name} resumes", world._replace(paused=world.paused - {name}))
         elif phase == RUNNING:
-            yield f"{name} is paused", world._replace(paused=world.paused | {name})
+            yield Step(f"{name} is paused", world._replace(paused=world.paused | {name}))
 
 
 def _restart(features: Features, world: World) -> Step:
@@ -101,12 +108,11 @@ def _restart(features: Features, world: World) -> Step:
     air = tuple(r._replace(given_up=features.hang_ups_seen) for r in world.air)
     fresh = world._replace(process=2, process_sampled=0, successes=0, fails=0, acknowledged=-1, air=air)
     if features.restart == "keeps":
-        return "the node's process is replaced; its sandboxes go on", fresh
+        return Step("the node's process is replaced; its sandboxes go on", fresh)
     phases = tuple({BOOTING: FAILED, RUNNING: ENDED}.get(phase, phase) for phase in world.phases)
     fork = ENDED if world.fork == RUNNING else world.fork
-    return "the node's process is replaced; its sandboxes end", fresh._replace(
-        phases=phases, fork=fork, paused=frozenset()
-    )
+    ended = fresh._replace(phases=phases, fork=fork, paused=frozenset())
+    return Step("the node's process is replaced; its sandboxes end", ended)
 
 
 # Callers
@@ -122,24 +128,27 @@ def _caller(features: Features, rules: Rules, world: World, index: int, phase: i
             )
             assert made is not None
             said = f"schedule {name} ({_sized(features, own)}{_whose(features, index)})"
-            yield said, _phase(world, index, ASKED)._replace(ledger=made)
+            yield Step(said, _phase(world, index, ASKED)._replace(ledger=made), ("schedule", index))
         return
     r = ledger.reservation(name)
     if features.assigned and phase in (RUNNING, ENDED):
         record = ledger.record(own)
         if record is None or not record.told:
-            yield f"RecordAssignment of {own}", world._replace(ledger=calls.assign(ledger, own, world.now))
+            assigned = world._replace(ledger=calls.assign(ledger, own, world.now))
+            yield Step(f"RecordAssignment of {own}", assigned, ("assign", own))
     if features.lifecycle(index) == HEARTBEAT:
         return
     if features.confirms and phase in (RUNNING, ENDED) and not (r.told and r.state != PENDING):
         told = calls.confirm(ledger, rules, name, own, world.now)
         if told is not None:
-            yield f"confirm {name} = {own}", world._replace(ledger=told)
+            yield Step(f"confirm {name} = {own}", world._replace(ledger=told), ("confirm", name, own))
     if r.state == PENDING and phase in (FAILED, DROPPED):
-        yield f"cancel {name}: the node answered no", world._replace(ledger=calls.cancel(ledger, name, known=True))
+        refused = world._replace(ledger=calls.cancel(ledger, name, known=True))
+        yield Step(f"cancel {name}: the node answered no", refused, ("cancel", name, True))
     if features.callers_give_up and r.state == PENDING and phase in (ASKED, BOOTING, RUNNING):
-        given_up = calls.cancel(ledger, name, known=False)
-        yield f"the caller of {name} gives up and cancels; the node goes on", world._replace(ledger=given_up)
+        left = world._replace(ledger=calls.cancel(ledger, name, known=False))
+        said = f"the caller of {name} gives up and cancels; the node goes on"
+        yield Step(said, left, ("cancel", name, False))
 
 
 def _sized(features: Features, name: str) -> str:
@@ -161,10 +170,11 @@ def _deadline(features: Features, world: World, index: int, phase: int) -> Itera
         and not named_by_event
         and not _an_earlier_one_may_begin(features, world, index)
     ):
-        yield f"{r.name} reaches its deadline", world._replace(ledger=calls.expire(world.ledger, r.name))
+        due = world._replace(ledger=calls.expire(world.ledger, r.name))
+        yield Step(f"{r.name} reaches its deadline", due, ("expire", r.name))
     # An ended create that the node still pulls may begin: only afterwards can the time for it be over.
     if not r.over and phase != ASKED:
-        yield (
+        yield Step(
             f"the create of {r.name} can begin no more",
             world._replace(ledger=calls.doubt_is_over(world.ledger, r.name)),
         )
@@ -187,16 +197,17 @@ def _reports(features: Features, rules: Rules, world: World) -> Iterator[Step]:
         taken = world._replace(
             air=(*under_way, report), sampled=world.sampled + 1, process_sampled=world.process_sampled + 1
         )
-        yield f"{'the node gives its call up; it' if world.air else 'the node'} samples {told(report)}", taken
+        yield Step(f"{'the node gives its call up; it' if world.air else 'the node'} samples {told(report)}", taken)
     for position, report in enumerate(world.air):
         others = (*world.air[:position], *world.air[position + 1 :])
         arrived = deliver(rules, world, report)
-        yield f"report {report_name(world, report)} arrives", arrived._replace(air=others)
+        yield Step(f"report {report_name(world, report)} arrives", arrived._replace(air=others), ("report", report))
         if not features.sequences and len(world.air) == 1:
-            yield f"report {report_name(world, report)} arrives, and will again", arrived
-        yield f"report {report_name(world, report)} is lost", world._replace(air=others)
+            yield Step(f"report {report_name(world, report)} arrives, and will again", arrived, ("report", report))
+        yield Step(f"report {report_name(world, report)} is lost", world._replace(air=others))
     if world.ledger.instance and not world.ledger.silent and features.restart:
-        yield "the node is silent for report_ttl", world._replace(ledger=world.ledger._replace(silent=True))
+        silent = world._replace(ledger=world.ledger._replace(silent=True))
+        yield Step("the node is silent for report_ttl", silent, ("silent",))
 
 
 def deliver(rules: Rules, world: World, report: reports.Report) -> World:
@@ -229,6 +240,7 @@ def _events(features: Features, rules: Rules, world: World) -> Iterator[Step]:
     for kind, name in sorted(world.events):
         left = world.events - {(kind, name)}
         arrived = world._replace(ledger=handlers[kind](name), events=left)
-        yield f"{kind} event of {name} arrives", arrived._replace(fork_was_told=world.fork_was_told or kind == "fork")
+        arrived = arrived._replace(fork_was_told=world.fork_was_told or kind == "fork")
+        yield Step(f"{kind} event of {name} arrives", arrived, ("event", kind, name))
         if features.events_lost:
-            yield f"{kind} event of {name} is lost", world._replace(events=left)
+            yield Step(f"{kind} event of {name} is lost", world._replace(events=left))

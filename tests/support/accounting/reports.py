@@ -64,11 +64,16 @@ def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger
         sequence=report.sequence,
         silent=False,
         generation=ledger.generation + 1,
-        roster=report.roster,
         load=report.load,
-        successes=report.successes,
         reservations=tuple(r._replace(older=True) if r.open else r for r in ledger.reservations),
     )
+    if rules.hang_up_proves_nothing and report.given_up:
+        ledger = ledger._replace(whole=False)
+        if rules.entries_need_a_roster:
+            return ledger
+        return _count_entered(ledger, ledger, report._replace(roster=ledger.roster), first)
+    first = first or not before.listed_once
+    ledger = ledger._replace(roster=report.roster, whole=True, listed_once=True, successes=report.successes)
     ledger = _settle_listed(ledger)
     for record in ledger.records:
         ledger = _judge(ledger, rules, before, record, report, now)
@@ -76,8 +81,7 @@ def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger
         ledger = _count_entered(ledger, before, report, first)
     elif not first:
         ledger = _count_growth(ledger, before, report)
-    if not (rules.hang_up_proves_nothing and report.given_up):
-        ledger = _clear_doubts(ledger, rules)._replace(recent_forks=0)
+    ledger = _clear_doubts(ledger, rules)._replace(recent_forks=0)
     return _set_baseline(ledger, first)
 
 
@@ -93,6 +97,7 @@ def _replace_instance(ledger: Ledger, report: Report) -> Ledger:
         roster=frozenset(),
         records=records,
         baseline=frozenset(),
+        listed_once=False,
         credit=0,
         entered=0,
     )
@@ -120,8 +125,6 @@ def _judge(ledger: Ledger, rules: Rules, before: Ledger, record: Record, report:
         return ledger  # its caller has named it, and nobody said yet that it exists
     if any(r.sandbox == record.sandbox and not r.over for r in ledger.reservations):
         return ledger  # a create that nobody waits for any more may still bring it
-    if rules.hang_up_proves_nothing and report.given_up:
-        return ledger
     if _is_gone(rules, before, record, report, now):
         if carrier is not None and carrier.open:
             ledger = end(ledger, carrier, SETTLED, "gone")
@@ -230,7 +233,8 @@ def created(ledger: Ledger, rules: Rules, sandbox: str, size: Size, now: int = 0
     named = fitting[0]._replace(sandbox=sandbox)
     ledger = ledger.put(named)
     if rules.delete_remembered and sandbox in ledger.deleted:
-        return end(ledger, named, SETTLED, "deleted").drop_record(sandbox)
+        ended = end(ledger, named, SETTLED, "deleted")
+        return ended if sandbox in ledger.roster else ended.drop_record(sandbox)
     return end(ledger, named, SETTLED, "listed") if sandbox in ledger.roster else ledger
 
 

@@ -35,10 +35,12 @@ Callers that never confirm (`heartbeat`), from reports that list at least one id
                  "starting", but lists no new id and raises neither counter, so it needs no rule.
     credit   +=  growth of entered;  −= 1 for each reservation of either lifecycle that ends or is settled, and for
                  each fork event, unless the child is listed already and the credit is at its floor.
-                 A first report sets it to −recent. After a report it is brought into [−recent, open reservations]:
-                 above, nobody here placed it; below, it speaks of creates that never entered. recent counts what
-                 ended otherwise than by counters, and the forks that were told, since the report before (these may
-                 have entered after the node sampled this one), and every end whose doubt has not begun to clear.
+                 Only a report whose roster is installed counts: one without it, between two that have one, would have
+                 its successes counted once more as ids newly listed. The first installed roster of an instance sets it
+                 to −recent. After a report it is brought into [−recent, open reservations]: above, nobody here placed
+                 it; below, it speaks of creates that never entered. recent counts what ended otherwise than by
+                 counters, and the forks that were told, since the report before (these may have entered after the
+                 node sampled this one), and every end whose doubt has not begun to clear.
     available =  credit − open reservations that are not in W of this lifecycle
     counted   =  the `available` smallest of W;  when available ≥ |W| after a report, all of W are settled
 
@@ -59,7 +61,9 @@ Doubt: a reservation that ends without a told name is doubted until two more rep
 knew the node's answer. When nobody knows how its create ended (deadline; cancel without the node's answer), it is
 doubted until its create cannot begin any more (cancelled: its deadline; expired: another of its TTL; never confirmed:
 its deadline), and after that until two reports in a row came without unexplained ids. What counters settled is
-doubted as if unknown. A confirm that names it ends the doubt. Reports whose caller has hung up do not count here.
+doubted as if unknown. A confirm that names it ends the doubt.
+A report whose caller has hung up is installed without its roster: its load is believed, nothing is taken off by a
+roster that is not of the same report, and it proves nothing of absence, entries or doubts.
 While a create that was cancelled or is due can still begin, the id that its caller gave it stays told.
 """
 
@@ -81,6 +85,7 @@ class Rules:
     hang_up_proves_nothing: bool = True
     delete_lowers: bool = True
     delete_remembered: bool = True
+    entries_need_a_roster: bool = True
     replaced_stay_replaced: bool = True
     doubt: bool = True
     doubt_until_over: bool = True

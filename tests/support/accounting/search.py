@@ -39,7 +39,7 @@ def search(features: Features, rules: Rules, states: int) -> Found:
     depth = 0
     while frontier and len(came_from) < states:
         world, depth = frontier.popleft()
-        for said, after in next_steps(features, rules, world):
+        for said, after, _ in next_steps(features, rules, world):
             if after in came_from:
                 continue
             came_from[after] = (world, said)
