@@ -27,6 +27,7 @@ from scheduler.domain.sandbox import ArtifactKey, Binding, PlacementGroup, Sandb
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import (
     AssignmentRefused,
+    CommandsWithheld,
     Conflict,
     InstanceMismatch,
     InvalidRequest,
@@ -34,6 +35,7 @@ from scheduler.errors import (
     NoNodes,
     NotFound,
     SchedulerError,
+    WritesRefused,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class FakeLedger:
         self.artifacts = FakeArtifacts(self)
         self.settings = FakeSettings(self)
         self.time = FakeTime(self)
+        self.client = FakeClient()
         self.cpu_configs = FakeCpuConfigs()
         self.domain = "test"
 
@@ -420,6 +423,14 @@ class FakeTime(FakePart):
     async def skew_ms(self) -> int:
         self.ledger.note("skew_ms")
         return 0
+
+
+@dataclass
+class FakeClient:
+    """What readiness asks of the real one: nothing was refused."""
+
+    withheld: CommandsWithheld | None = None
+    writes_refused: WritesRefused | None = None
 
 
 @dataclass(frozen=True)
