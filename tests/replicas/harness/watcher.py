@@ -17,7 +17,7 @@ from scheduler.store.keys import DEFAULT_DOMAIN, Keys
 from tests.support.servers import RedisServer
 
 RECOUNT = """
-local prefix = string.match(KEYS[1], '^(.*:)settings$')
+local prefix = string.match(KEYS[1], '^(.*:)')
 local found, loads = {}, redis.call('HGETALL', prefix .. 'loads')
 for index = 1, #loads, 2 do
   local node, figures = loads[index], {}
