@@ -64,6 +64,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     reason = context.admits and unfit or ''
   end
   if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
+  if context.too_large then reason = 'too_large' end
   local rank = reason == '' and rank_of(node_id, row)
   local cpu, memory = pressures(row, context.shape)
   reply[#reply + 1] = {

@@ -94,6 +94,16 @@ local function recount_row()
   end
 end
 
+-- What a node could hold stands where its row says, so that a size no node could hold is refused as such.
+local function recount_capacity()
+  if not row or (settings.refresh_after and node_id > settings.refresh_after) then return end
+  local found = redis.call('ZSCORE', key('capacity:' .. integer(row.cpu_capacity)), node_id)
+  if not (found and tonumber(found) == row.memory_capacity) then
+    finding(subject, 'capacity', 'could hold ' .. shown(row.memory_capacity) .. ' bytes with its '
+      .. shown(row.cpu_capacity) .. ' CPUs, kept: ' .. shown(found))
+  end
+end
+
 -- A node's CPU template takes part in its cluster's exactly as long as the node is observed.
 local function recount_cpu_config()
   local kept = as_table_of(node_key(node_id, 'cpu_config'), 'listed', 'cluster_id', 'digest')
@@ -110,6 +120,7 @@ local cpu, memory, count = recount_claims(node_id, subject)
 recount_listing()
 recount_sightings()
 recount_row()
+recount_capacity()
 recount_cpu_config()
 if row and (row.pending_cpu ~= cpu or row.pending_memory ~= memory or row.pending_count ~= count) then
   finding(subject, 'pending', string.format('its row counts %d CPUs, %d bytes, %d sandboxes as pending; '

@@ -5,7 +5,7 @@
 -- ARGV[2..]: clusters  ids of clusters whose CPU templates are kept
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(distinct CPU templates + artifact scopes)
+-- Cost: O(distinct CPU templates + artifact scopes + distinct CPU capacities)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/settings"
@@ -33,6 +33,14 @@ local function sum_of(hash)
 end
 
 equal('loads', redis.call('HLEN', key('loads')), size('nodes'))
+local capacities = 0
+for _, cpu_capacity in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do
+  local nodes = size('capacity:' .. cpu_capacity)
+  if nodes == 0 then finding('capacities', 'orphan', 'names ' .. cpu_capacity .. ' CPUs, which no node has') end
+  capacities = capacities + nodes
+end
+-- After a conversion they are entered with the rows, slice by slice.
+if redis.call('HEXISTS', KEYS[1], 'refresh_after') == 0 then equal('capacities of nodes', capacities, size('nodes')) end
 equal('candidates, unhealthy, over_limit, lingering and waiting together',
   size('candidates') + size('unhealthy') + size('over_limit') + size('lingering') + size('waiting'), size('nodes'))
 equal('expiry and finished together', size('expiry') + size('finished'), size('reservations'))

@@ -10,6 +10,7 @@
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/observe"
+-- @include "include/capacities"
 local SLICE = 500
 
 local settings, refused = read_settings()
@@ -39,6 +40,11 @@ for _, node_id in ipairs(node_ids) do
   end
 end
 save_rows()
+-- Those of rows that did not change too: version 0.1 kept none.
+for _, node_id in ipairs(node_ids) do
+  local row = row_of(node_id)
+  if row then enter_capacity(node_id, row) end
+end
 if #node_ids == SLICE then
   redis.call('HSET', KEYS[1], 'refresh_after', node_ids[SLICE])
   return { 'refreshed', '1' }

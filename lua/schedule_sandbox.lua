@@ -53,7 +53,7 @@ end
 -- @include "include/decide"
 local node_id = context.node_id
 if not node_id then
-  if not swept then return { 'overloaded', 'expiry' } end
+  if not swept and not context.too_large then return { 'overloaded', 'expiry' } end
   -- @include "include/refusal"
   redis.call('HINCRBY', key('stats'), 'refusals', 1)
   return refusal(request, context)

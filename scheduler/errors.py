@@ -4,7 +4,8 @@
     ├── ConfigurationError        configuration      the process does not start
     ├── InvalidRequest            invalid_request    the request breaks the contract
     │   ├── Malformed             malformed          not JSON or MessagePack at all
-    │   └── AssignmentRefused     invalid_request    that node is not listed with that endpoint
+    │   ├── AssignmentRefused     invalid_request    that node is not listed with that endpoint
+    │   └── SizeOutOfBounds       invalid_request    more CPUs or memory than any sandbox may have
     ├── UnsupportedMediaType      unsupported_media_type
     ├── PayloadTooLarge           payload_too_large
     ├── HeadTooLarge              head_too_large     too many bytes or headers before the body
@@ -82,6 +83,10 @@ class Malformed(InvalidRequest):
 
 class AssignmentRefused(InvalidRequest):
     """A binding names a (node, endpoint) pair that discovery does not list."""
+
+
+class SizeOutOfBounds(InvalidRequest):
+    """More CPUs or memory than any sandbox may have. AgentENV's gateway would make a 502 of an invalid argument."""
 
 
 class UnsupportedMediaType(SchedulerError):

@@ -21,6 +21,7 @@ end
 
 local function refusal(request, context)
   local function count(set) return redis.call('ZCARD', key(set)) end
+  if context.too_large then return { 'refused', integer(count('nodes')), 'too_large', integer(count('nodes')) } end
   local reasons = {
     lingering = count('lingering'), over_limit = count('over_limit'), unhealthy = count('unhealthy'),
     not_ready = count('waiting'), excluded = 0,

@@ -44,7 +44,10 @@ local function row_of(node_id)
   if known then return known.row end
   local text = redis.call('HGET', key('loads'), node_id)
   local row = text and parse_row(text) or nil
-  rows[node_id] = { row = row, text = text, pool = row and row.pool, member = row and row_member(row, node_id) }
+  rows[node_id] = {
+    row = row, text = text, pool = row and row.pool, member = row and row_member(row, node_id),
+    cpu_capacity = row and row.cpu_capacity, memory_capacity = row and row.memory_capacity,
+  }
   row_order[#row_order + 1] = node_id
   return row
 end
@@ -65,6 +68,15 @@ local function trim_journal(length)
   journal_trimmed = journal_trimmed + surplus
 end
 
+local function move_capacity(node_id, known, row)
+  -- @include "include/capacities"
+  if known.cpu_capacity and not (row and row.cpu_capacity == known.cpu_capacity) then
+    leave_capacity(node_id, known.cpu_capacity)
+  end
+  if row then enter_capacity(node_id, row) end
+  known.cpu_capacity, known.memory_capacity = row and row.cpu_capacity, row and row.memory_capacity
+end
+
 -- Writes every changed row. Returns the journal's length before any trimming when something was
 -- pushed, else nil.
 local function save_rows()
@@ -81,6 +93,9 @@ local function save_rows()
       end
       local pool = row and row.pool
       if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
+      if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
+        move_capacity(node_id, known, row)
+      end
       length = redis.call('RPUSH', key('journal'), known.member or (string.rep('0', 30) .. node_id))
       known.text, known.pool, known.member = text, pool, row and row_member(row, node_id)
     end

@@ -47,6 +47,7 @@ STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
     errors.AssignmentRefused: Status(
         422, grpc.StatusCode.INVALID_ARGUMENT, "Assignment refused", grpc_text="node is not in scheduler node list"
     ),
+    errors.SizeOutOfBounds: Status(422, grpc.StatusCode.INVALID_ARGUMENT, "Invalid request"),
     errors.UnsupportedMediaType: Status(415, grpc.StatusCode.INVALID_ARGUMENT, "Unsupported media type"),
     errors.PayloadTooLarge: Status(413, grpc.StatusCode.RESOURCE_EXHAUSTED, "Payload too large"),
     errors.HeadTooLarge: Status(431, grpc.StatusCode.RESOURCE_EXHAUSTED, "Head too large"),

@@ -9,6 +9,10 @@ SAFE_INTEGER_MAX = 2**53 - 1
 MIB = 1024 * 1024
 MEMORY_MB_MAX = SAFE_INTEGER_MAX // MIB
 
+# The largest sandbox anybody may ask for; lua/include/too_large takes a capacity that is not known for this.
+SANDBOX_CPU_MAX = 65_536
+SANDBOX_MEMORY_MB_MAX = 2**44 // MIB
+
 ID_BYTES_MAX = 255
 TEXT_BYTES_MAX = 1024
 GROUP_KEY_BYTES_MAX = 1024

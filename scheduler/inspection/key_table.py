@@ -25,6 +25,7 @@ class Bound(Enum):
     SANDBOX = "an open reservation carries it, or it has a TTL"
     SHAPE = "listed in shapes"
     TEMPLATE = "listed in templates"
+    CAPACITY = "listed in capacities"
     PARKED = "listed in artifact_leftovers"
 
 
@@ -46,7 +47,7 @@ _KINDS = (
     *(KeyKind(name, "zset") for name in ("nodes", "seen", "silent", "removed", "forgotten", "replicas")),
     *(KeyKind(name, "zset") for name in ("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering")),
     *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned")),
-    *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts")),
+    *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),
     *(KeyKind(name, "list") for name in ("journal", "artifact_leftovers")),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
     KeyKind("conversion", "hash"),
@@ -60,6 +61,7 @@ _KINDS = (
     KeyKind("node:{}:assigned", "zset", Bound.JUDGED),
     KeyKind("node:{}:artifacts", "set", Bound.JUDGED),
     KeyKind("shape:{}", "zset", Bound.SHAPE),
+    KeyKind("capacity:{}", "zset", Bound.CAPACITY),
     KeyKind("reservation:{}", "hash", Bound.RESERVATION),
     KeyKind("sandbox:{}", "string", Bound.SANDBOX),
     KeyKind("template:{}", "hash", Bound.TEMPLATE),

@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from scheduler.domain.limits import ID_BYTES_MAX, MEMORY_MB_MAX, UINT32_MAX
+from scheduler.domain.limits import (
+    ID_BYTES_MAX,
+    MEMORY_MB_MAX,
+    SANDBOX_CPU_MAX,
+    SANDBOX_MEMORY_MB_MAX,
+    UINT32_MAX,
+)
 from scheduler.errors import ConfigurationError
 
 BUNDLED = Path(__file__).parent / "data"
@@ -93,8 +99,8 @@ def read_requests(file: Path) -> tuple[TraceRequest, ...]:
         request = TraceRequest(
             arrival_ms=row.milliseconds("arrival_s"),
             duration_ms=row.milliseconds_or_never("duration_s"),
-            cpu_count=row.integer("cpu", UINT32_MAX),
-            memory_mb=row.integer("memory_mb", MEMORY_MB_MAX),
+            cpu_count=row.integer("cpu", SANDBOX_CPU_MAX),
+            memory_mb=row.integer("memory_mb", SANDBOX_MEMORY_MB_MAX),
             key=row.text("image_or_template"),
         )
         if requests and request.arrival_ms < requests[-1].arrival_ms:

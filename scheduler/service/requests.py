@@ -8,12 +8,12 @@ from dataclasses import replace
 from scheduler.domain.limits import (
     EXCLUDED_NODES_MAX,
     LOCALITY_KEYS_MAX,
-    MEMORY_MB_MAX,
+    SANDBOX_CPU_MAX,
+    SANDBOX_MEMORY_MB_MAX,
     TEXT_BYTES_MAX,
-    UINT32_MAX,
 )
 from scheduler.domain.placement import Hint, ScheduleRequest
-from scheduler.errors import FieldError, InvalidRequest
+from scheduler.errors import FieldError, InvalidRequest, SizeOutOfBounds
 from scheduler.service.checks import (
     clean_id,
     clean_idempotency_key,
@@ -52,12 +52,20 @@ def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
 def clean_hint(hint: Hint) -> Hint:
     """Sizes in bounds, locality keys tidy. Images, template id and metadata stay word for word:
     they name groups by their exact text, and a key too long for a group is simply no group."""
-    whole_number("hint.cpu_count", hint.cpu_count, UINT32_MAX)
-    whole_number("hint.memory_mb", hint.memory_mb, MEMORY_MB_MAX)
+    sandbox_size("hint.cpu_count", hint.cpu_count, SANDBOX_CPU_MAX)
+    sandbox_size("hint.memory_mb", hint.memory_mb, SANDBOX_MEMORY_MB_MAX)
     for text in (*hint.images, hint.template_id, *hint.metadata, *hint.metadata.values()):
         encodable("hint", text)
     locality = clean_locality(hint.locality) if hint.locality else template_artifacts(hint.template_id)
     return replace(hint, locality=locality)
+
+
+def sandbox_size(field: str, value: int, most: int) -> int:
+    """Raises SizeOutOfBounds, which scheduler.v1 tells in another status, for a number no sandbox may have."""
+    try:
+        return whole_number(field, value, most)
+    except InvalidRequest as error:
+        raise SizeOutOfBounds(error.detail, [FieldError(**each) for each in error.facts["errors"]]) from None
 
 
 def template_artifacts(template_id: str) -> tuple[str, ...]:

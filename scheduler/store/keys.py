@@ -82,6 +82,10 @@ class Keys:
     shape = _KeyById("shape:{}")  # <cpu>:<memory_mb>, as the scripts write it
     journal = _Key("journal")
 
+    # What each node could hold if it were empty, by its effective CPU capacity.
+    capacities = _Key("capacities")
+    capacity = _KeyById("capacity:{}")
+
     # Reservations.
     reservation = _KeyById("reservation:{}")
     reservations = _Key("reservations")

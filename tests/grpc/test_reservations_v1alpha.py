@@ -90,6 +90,22 @@ async def test_a_full_fleet_is_resource_exhausted_and_says_why_node_by_node(port
     )
 
 
+async def test_a_size_no_node_could_hold_has_its_own_reason(port: Port) -> None:
+    code, status = await details(port.reservations.Reserve(cold(5)))
+    refusal_ = v1alpha.Refusal()
+    assert status.details[0].Unpack(refusal_)
+    assert (code, dict(refusal_.reasons)) == ("RESOURCE_EXHAUSTED", {"too_large": 1})
+
+
+@pytest.mark.parametrize(
+    "size", [{"cpu_count": 5}, {"cpu_count": 65_537}, {"memory_mb": 2**24 + 1}, {"memory_mb": 2**63}]
+)
+async def test_a_size_beyond_every_node_is_unavailable_to_agentenvs_gateway(port: Port, size: dict[str, int]) -> None:
+    hint = v1.ScheduleRequestHint(new_cold_sandbox=v1.NewColdSandboxHint(**size))
+    code, text = await refusal(port.scheduler.Schedule(v1.ScheduleRequest(hint=hint)))
+    assert (code, text.startswith("no nodes available")) == ("UNAVAILABLE", True)
+
+
 def asked_pause_ms(status: Status) -> int:
     retry = RetryInfo()
     assert status.details[-1].Unpack(retry)
@@ -158,7 +174,8 @@ async def test_explain_reserves_nothing_and_tells_rank_or_reason(port: Port) -> 
         [node] = answer.nodes
         assert (node.node_id, node.status, node.rank, node.reason) == ("a", "ready", 0, "")
         assert (node.cpu_pressure, node.memory_pressure) == (0.75, 0.25)
-    full = await port.reservations.Explain(cold(5))
+    await port.reservations.Reserve(cold(4))
+    full = await port.reservations.Explain(cold(3))
     assert not full.HasField("node")
     assert not full.nodes[0].HasField("rank")
     assert dict(full.reasons) == {"insufficient_cpu": 1}
@@ -186,6 +203,8 @@ async def test_what_is_missing_is_said(port: Port, method: str, request_: Any, t
         cold(reservation_ttl_ms=24 * 3600 * 1000 + 1),
         cold(idempotency_key="ü"),
         cold(memory_mb=2**63),
+        cold(cpu_count=65_537),
+        cold(memory_mb=2**24 + 1),
         cold(exclude_nodes=[f"n{number}" for number in range(65)]),
         v1alpha.ReserveRequest(hint=v1alpha.Hint(kind=2, locality=[f"k{number}" for number in range(33)])),
     ],

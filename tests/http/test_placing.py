@@ -8,7 +8,10 @@ import httpx
 import pytest
 
 from scheduler.domain.placement import Strategy
+from scheduler.domain.settings import GroupSettings, LedgerSettings
+from scheduler.store.ledger import Ledger
 from tests.http.conftest import COLD_2_CPU, list_node
+from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
 
 
@@ -80,6 +83,22 @@ async def test_a_refusal_counts_every_node_under_its_first_reason(api: httpx.Asy
     assert problem["code"] == "no_nodes"
     assert problem["candidates"] == 3
     assert problem["reasons"] == {"insufficient_cpu": 1, "insufficient_memory": 1, "lingering": 1}
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+async def test_a_size_no_node_could_hold_is_refused_as_such_and_costs_the_others_nothing(
+    api: httpx.AsyncClient, ledger: Ledger, node_a: str, strategy: Strategy
+) -> None:
+    await put_settings(ledger, LedgerSettings(strategy=strategy, groups=GroupSettings(9), revision=1))
+    await list_node(api, "node-b", cpu_count=64, memory_gib=1)
+    body = {"hint": {"kind": "cold_sandbox", "cpu_count": 8, "memory_mb": 4096}}
+    problem = (await api.post("/v1/schedule", json=body)).json()
+    assert (problem["code"], problem["candidates"], problem["reasons"]) == ("no_nodes", 2, {"too_large": 2})
+    explained = (await api.post("/v1/explain", json=body)).json()
+    assert (explained["node"], explained["reasons"]) == (None, {"too_large": 2})
+    assert {(node["reason"], node["rank"]) for node in explained["nodes"]} == {("too_large", None)}
+    assert await ledger.client.command("HLEN", ledger.keys.shapes) == 0
+    assert (await api.get("/v1/reservations")).json()["reservations"] == []
 
 
 async def test_callers_refused_together_are_asked_back_at_different_instants(fake_api: httpx.AsyncClient) -> None:

@@ -69,6 +69,14 @@ BREAKS = [
         ("HSET", k.node("a"), "cpu_count", 32)]),
     breaking("a load the report does not say", "node a memory_load is 0, its report says 7", lambda k, b: [
         ("HSET", k.node("a"), "allocated_memory_bytes", 7)]),
+    breaking("a capacity that is missing", "68719476736 bytes with its 64 CPUs, kept: nothing", lambda k, b: [
+        ("ZREM", k.capacity("64"), "a")]),
+    breaking("a capacity of nobody", "capacities of nodes: there are", lambda k, b: [
+        ("ZADD", k.capacity("64"), 7, "ghost")]),
+    breaking("a capacity no node has", "names 7 CPUs, which no node has", lambda k, b: [
+        ("ZADD", k.capacities, 7, "7")]),
+    breaking("capacities that are not listed", "is not listed in capacities", lambda k, b: [
+        ("ZADD", k.capacity("7"), 7, "ghost")]),
     breaking("a pool the report contradicts", "node a is in pool r", lambda k, b: [
         ("HSET", k.node("a"), "status", "unhealthy")]),
     breaking("a limit nobody exceeds", "exceeds nothing, noted: max_sandbox_count", lambda k, b: [

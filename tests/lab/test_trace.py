@@ -48,7 +48,7 @@ def test_extra_columns_and_another_order_do_not_matter(tmp_path: Path) -> None:
         ("-1,2,1,1,k", "arrival_s must be seconds, 0 or more, not '-1'"),
         ("nan,2,1,1,k", "arrival_s"),
         ("0,soon,1,1,k", "duration_s"),
-        ("0,1,2.5,1,k", "cpu must be an integer from 0 to 4294967295, not '2.5'"),
+        ("0,1,2.5,1,k", "cpu must be an integer from 0 to 65536, not '2.5'"),
         ("0,1,4294967296,1,k", "cpu"),
         ("0,1,1,-5,k", "memory_mb"),
         ("0,1", "cpu"),

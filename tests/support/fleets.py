@@ -81,8 +81,8 @@ def hint(random: Random) -> Hint | None:
         return Hint(HintKind.SANDBOX, template_id=random.choice(["", "known", "unknown"]))
     return Hint(
         HintKind.COLD_SANDBOX,
-        cpu_count=random.randint(0, 3),
-        memory_mb=random.choice([0, 512, 1024, 3072]),
+        cpu_count=random.choice([0, 1, 1, 2, 2, 3, 3, 5, 9]),
+        memory_mb=random.choice([0, 512, 512, 1024, 1024, 3072, 3072, 6144, 20 * 1024]),
         images=random.choice([(), ("app",), ("app",), (" app ", "other"), ("db",)]),
     )
 

@@ -64,9 +64,13 @@ class SchedulerV1:
 
     async def schedule(self, request: v1.ScheduleRequest) -> v1.ScheduleResponse:
         """The gateway never confirms, so a creation is reserved until the node's own report tells."""
-        decision = await self._services.placement.schedule(
-            ScheduleRequest(hint=codec.hint_from(request), lifecycle=Lifecycle.HEARTBEAT)
-        )
+        try:
+            decision = await self._services.placement.schedule(
+                ScheduleRequest(hint=codec.hint_from(request), lifecycle=Lifecycle.HEARTBEAT)
+            )
+        except errors.SizeOutOfBounds as error:
+            # The gateway makes a 502 of any status that upstream's Schedule does not have.
+            raise Refused(grpc.StatusCode.UNAVAILABLE, f"no nodes available: {error.detail}") from None
         return v1.ScheduleResponse(node=codec.node_to(decision.node))
 
     async def list_nodes(self, request: v1.ListNodesRequest) -> v1.ListNodesResponse:

@@ -15,6 +15,8 @@ from scheduler.domain.limits import (
     PAGE_DEFAULT,
     PAGE_MAX,
     SAFE_INTEGER_MAX,
+    SANDBOX_CPU_MAX,
+    SANDBOX_MEMORY_MB_MAX,
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
@@ -57,6 +59,8 @@ def _whole_float(value: Any) -> Any:
 
 Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX), BeforeValidator(_whole_float)]
 ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX), BeforeValidator(_whole_float)]
+SandboxCpu = Annotated[int, Field(ge=0, le=SANDBOX_CPU_MAX), BeforeValidator(_whole_float)]
+SandboxMemoryMb = Annotated[int, Field(ge=0, le=SANDBOX_MEMORY_MB_MAX), BeforeValidator(_whole_float)]
 MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX), BeforeValidator(_whole_float)]
 
 

@@ -14,6 +14,7 @@ from tests.support.model.ranking import (
     Rank,
     RankKey,
     Request,
+    could_hold,
     dimensions,
     insufficient,
     node_class,
@@ -94,6 +95,9 @@ class Chooser:
 
     def choose(self, request: ScheduleRequest, wanted: Request) -> Choice:
         self.wanted = wanted
+        snapshots = [node.snapshot for node in self.nodes.values()]
+        if wanted.creation and snapshots and not any(could_hold(each, wanted, self.settings) for each in snapshots):
+            return Choice(None, reasons=Counter({"too_large": len(snapshots)}))
         self.excluded = set(request.exclude_nodes)
         self.degraded = self._last_resort_is_open()
         self.pool = sorted(self._pool())

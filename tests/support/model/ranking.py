@@ -132,6 +132,16 @@ def insufficient(cpu: Dimension, memory: Dimension) -> str | None:
     return None if memory.fits else "insufficient_memory"
 
 
+def could_hold(snapshot: NodeSnapshot | None, wanted: Request, settings: LedgerSettings) -> bool:
+    """Whether the node would have room for the request if nothing else were on it."""
+    report = snapshot or NodeSnapshot()
+    cpu = _effective(report.cpu_count, settings.overcommit_cpu)
+    memory = _effective(report.memory_total_bytes, settings.overcommit_memory)
+    most_cpu = cpu if cpu is not None and settings.overcommit_cpu is not None else max(cpu or 0, 65_536)
+    most_memory = memory if memory is not None and settings.overcommit_memory is not None else max(memory or 0, 2**44)
+    return wanted.cpu <= most_cpu and wanted.memory <= most_memory
+
+
 # Class, pressure, starting + pending, running, paused: equal keys are a tie.
 RankKey = tuple[Rank, float, int, int, int]
 

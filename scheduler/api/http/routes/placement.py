@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import DecisionAnswer, ExplanationAnswer, HintAnswer
-from scheduler.api.http.fields import Body, Duration, Id, MemoryMb, Uint32, duration_ms
+from scheduler.api.http.fields import Body, Duration, Id, SandboxCpu, SandboxMemoryMb, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import decision_view, explanation_view, hint_view
 from scheduler.domain.limits import EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
@@ -25,8 +25,8 @@ class ColdSandboxHint(Body):
     """A sandbox from an image. 0 means not stated; memory is in MiB."""
 
     kind: Literal["cold_sandbox"]
-    cpu_count: Uint32 = 0
-    memory_mb: MemoryMb = 0
+    cpu_count: SandboxCpu = 0
+    memory_mb: SandboxMemoryMb = 0
     images: list[str] = Field(default_factory=list)
     metadata: dict[str, str] = Field(default_factory=dict)
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
