@@ -93,10 +93,13 @@ class Fleet:
         self._attentive_until_ms = dict.fromkeys(self.nodes, 0)
 
     async def join(self) -> None:
-        """Enter the list and report once, everybody, before anything is placed."""
+        """Enter the list and report once, everybody, before anything is placed. Raises what refuses a first report:
+        nothing is known of a fleet whose nodes have not reported, so it would be no fleet to judge."""
         await self._surface.discover([node.address for node in self.nodes.values()])
         for node in self.nodes.values():
-            await self._deliver(node, node.heartbeat(self._agenda.now_ms))
+            heartbeat = node.heartbeat(self._agenda.now_ms)
+            await self._surface.heartbeat(heartbeat)
+            node.arrived(heartbeat)
             self._expect_next_report(node, self._agenda.now_ms)
 
     def create(self, node_id: str, order: SandboxOrder, answer: Answer) -> None:
