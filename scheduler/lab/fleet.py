@@ -64,6 +64,7 @@ class FleetOptions:
     boot: Spread = always(2_000)
     idle_reports: bool = True
     reports_roster: bool = True
+    sends_sequence: bool = True
     sends_events: bool = False
     create_events_at_start: bool = False
     event_delay: Spread = always(0)
@@ -82,7 +83,8 @@ class Fleet:
         self._agenda = agenda
         self._options = options
         self._random = random.Random(options.seed)
-        self.nodes = {spec.node_id: SimulatedNode(spec, reports_roster=options.reports_roster) for spec in specs}
+        tells = {"reports_roster": options.reports_roster, "sends_sequence": options.sends_sequence}
+        self.nodes = {spec.node_id: SimulatedNode(spec, **tells) for spec in specs}
         self._interval_ms = {node_id: options.report_interval.draw(self._random) for node_id in self.nodes}
         self._offset_ms = {
             node_id: index * self._interval_ms[node_id] // len(self.nodes) for index, node_id in enumerate(self.nodes)

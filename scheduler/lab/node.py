@@ -63,9 +63,10 @@ class SimulatedNode:
     """`changed` is true from any visible change until the next heartbeat is taken. `coming`: creates under way whose VM
     has not started. `reported_ids` and `reported_allocation`: the newest heartbeat that has arrived."""
 
-    def __init__(self, spec: NodeSpec, *, reports_roster: bool = True) -> None:
+    def __init__(self, spec: NodeSpec, *, reports_roster: bool = True, sends_sequence: bool = True) -> None:
         self.spec = spec
         self.reports_roster = reports_roster
+        self.sends_sequence = sends_sequence
         self.sandboxes: dict[str, SimulatedSandbox] = {}
         self.coming: dict[str, Size] = {}
         self.changed = True
@@ -179,18 +180,21 @@ class SimulatedNode:
             service_instance_id=self.service_instance_id,
             cluster_id="lab",
             version="simulated",
-            sequence=self._sequence,
+            sequence=self._sequence if self.sends_sequence else None,
             snapshot=self.snapshot(now_ms),
             sandbox_ids=tuple(self.sandboxes) if self.reports_roster else None,
         )
 
     def arrived(self, heartbeat: Heartbeat) -> None:
-        """The scheduler has this heartbeat now; one older than the newest it has tells nothing."""
-        order = (int(heartbeat.service_instance_id.rpartition("-")[2]), heartbeat.sequence or 0)
+        """The scheduler has this heartbeat now; one older than the newest it has tells nothing. Without sequences
+        nobody can tell which of one process is older, so the last to arrive counts."""
+        run = int(heartbeat.service_instance_id.rpartition("-")[2])
+        newest_run, newest_sequence = self._newest_arrived
+        sequence = newest_sequence + 1 if heartbeat.sequence is None else heartbeat.sequence
         snapshot = heartbeat.snapshot
-        if order <= self._newest_arrived or snapshot is None:
+        if (run, sequence) <= (newest_run, newest_sequence) or snapshot is None:
             return
-        self._newest_arrived = order
+        self._newest_arrived = (run, sequence)
         self.reported_ids = frozenset(heartbeat.sandbox_ids or ())
         self.reported_allocation = Size(
             snapshot.allocated_cpu + snapshot.paused_allocated_cpu,

@@ -98,3 +98,14 @@ def test_reported_is_what_the_newest_heartbeat_that_has_arrived_said() -> None:
     node.arrived(node.heartbeat(2))
     node.arrived(listing)
     assert node.reported_ids == frozenset(), "nor does one of the process before"
+
+
+def test_without_sequences_the_last_heartbeat_of_a_process_to_arrive_counts() -> None:
+    node = SimulatedNode(NodeSpec("node-a", 16, 32_768), sends_sequence=False)
+    empty = node.heartbeat(0)
+    node.boot("s1", 2, 4096)
+    listing = node.heartbeat(1)
+    assert (empty.sequence, listing.sequence) == (None, None)
+    node.arrived(listing)
+    node.arrived(empty)
+    assert node.reported_ids == frozenset()

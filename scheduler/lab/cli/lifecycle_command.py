@@ -47,6 +47,9 @@ def lifecycle(
     late_reports: Annotated[
         float, typer.Option(min=0, max=1, help="Share of reports that are under way for 2 to 15 seconds.")
     ] = 0.0,
+    report_sequence: Annotated[
+        bool, typer.Option("--report-sequence/--no-report-sequence", help="AgentENV's own nodes send none.")
+    ] = True,
     lost_events: Annotated[float, typer.Option(min=0, max=1, help="Share of events that never arrive.")] = 0.0,
     restarts: Annotated[int, typer.Option(min=0, help="So many nodes restart halfway.")] = 0,
     reservation_ttl: Annotated[str, typer.Option(metavar="DURATION", help="placement_reservation_ttl")] = "10m",
@@ -91,6 +94,7 @@ def lifecycle(
             report_interval=read_spread("--report-interval", report_interval),
             boot=read_spread("--boot-time", boot_time),
             late_reports=late_reports,
+            sends_sequence=report_sequence,
             lost_events=lost_events,
         ),
         seed=seed,
