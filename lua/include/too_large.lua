@@ -14,7 +14,7 @@ end
 -- Of the nodes with this CPU capacity: the one with most memory, or one whose memory is not known.
 local function is_held_among(cpu_capacity, shape, settings)
   local nodes = key('capacity:' .. cpu_capacity)
-  local most = redis.call('ZREVRANGE', nodes, '0', '0', 'WITHSCORES')[2]
+  local most = redis.call('ZRANGE', nodes, '-1', '-1', 'WITHSCORES')[2]
   if not most then return false end
   if could_hold(tonumber(most), settings.memory_unlimited, SANDBOX_MEMORY_MAX, shape.memory) then return true end
   local least = redis.call('ZRANGE', nodes, '0', '0', 'WITHSCORES')[2]
