@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from redis.asyncio.connection import ConnectionPool
 from redis.exceptions import NoScriptError, RedisError
 
 from scheduler.cancellation import heed_cancellation
@@ -25,7 +26,7 @@ from scheduler.store import server
 from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
 from scheduler.store.errors import TooFewReplicas, judge
-from scheduler.store.exchange import Argument, Command, connection_of, replies_to, wait_for_replicas
+from scheduler.store.exchange import Argument, Command, connection_of, give_back, replies_to, wait_for_replicas
 from scheduler.store.guard import AnotherServer, ServerGuard
 from scheduler.store.keys import Keys
 from scheduler.store.options import StoreOptions
@@ -46,6 +47,7 @@ class StoreStatistics:
     attempts: int = 0
     retries: int = 0
     scripts_reloaded: int = 0
+    relocations: int = 0
     backlog_slices: int = 0
     failures: int = 0
     connections_in_use: int = 0
@@ -164,12 +166,24 @@ class StoreClient:
                 raise Overloaded(_BACKLOG)
 
     async def _run_once(self, call: _Call, budget: Budget) -> Any:
-        try:
-            return (await self._attempt(call, budget))[0]
-        except _ScriptUnknown as unknown:
-            self.statistics.scripts_reloaded += 1
-            load: Command = ("SCRIPT", "LOAD", unknown.script.text)
-            return (await self._attempt(replace(call, commands=(load, *call.commands)), budget))[1]
+        sent, forgotten = call, 0
+        forgetful = StoreUnavailable(f"the ledger at {self.address} keeps forgetting scripts; ask again")
+        while True:
+            try:
+                return (await self._attempt(sent, budget))[-1]
+            except StoreUnavailable as unavailable:
+                if forgotten > 1 and budget.over:
+                    # It answered all along; only the last attempt was cut short.
+                    raise forgetful from unavailable
+                raise
+            except _ScriptUnknown as unknown:
+                # Forgotten again between being loaded and called: a restart, or somebody's SCRIPT FLUSH.
+                if forgotten and not await budget.pause():
+                    raise forgetful from unknown
+                self.statistics.scripts_reloaded += 1
+                forgotten += 1
+                load: Command = ("SCRIPT", "LOAD", unknown.script.text)
+                sent = replace(call, commands=(load, *call.commands))
 
     # -- plain commands ---------------------------------------------------------------------------------------
 
@@ -248,9 +262,10 @@ class StoreClient:
         where = str(self.address)
         known: SchedulerError | None = None
         while True:
+            met = _Met()
             try:
                 with heed_cancellation():
-                    return await self._exchange(call, budget)
+                    return await self._exchange(call, budget, met)
             except NoScriptError as error:
                 if call.script is not None:
                     raise _ScriptUnknown(call.script) from error
@@ -261,7 +276,7 @@ class StoreClient:
             self._note(verdict.error)
             if verdict.relocate:
                 with heed_cancellation():
-                    await self._topology.relocate(call.key, failure)
+                    self.statistics.relocations += await self._topology.relocate(call.key, failure, met.pool)
             if not (call.retry and verdict.retry and await budget.pause()):
                 self.statistics.failures += 1
                 # That the last, cut-short attempt got no answer tells less than what an earlier one met.
@@ -270,7 +285,7 @@ class StoreClient:
                 known = verdict.error
             self.statistics.retries += 1
 
-    async def _exchange(self, call: _Call, budget: Budget) -> list[Any]:
+    async def _exchange(self, call: _Call, budget: Budget, met: _Met) -> list[Any]:
         """One attempt: a connection, all commands in one write, all replies; then the replicas."""
         async with self._turn(budget):
             self.statistics.attempts += 1
@@ -278,7 +293,7 @@ class StoreClient:
             if call.retry:
                 seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
             async with asyncio.timeout(seconds) as limit:
-                pool = await self._topology.pool_for(call.key)
+                pool = met.pool = await self._topology.pool_for(call.key)
                 connection = await connection_of(pool)
                 try:
                     self.guard.check(connection)
@@ -286,7 +301,7 @@ class StoreClient:
                     if call.wait_replicas and call.key:
                         await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
                 finally:
-                    await pool.release(connection)
+                    await give_back(pool, connection)
         return replies
 
     @asynccontextmanager
@@ -319,6 +334,13 @@ class _Call:
     script: Script | None = None
     wait_replicas: int = 0
     retry: bool = True
+
+
+@dataclass(slots=True)
+class _Met:
+    """Which connections an attempt went over; None: it came to none."""
+
+    pool: ConnectionPool | None = None
 
 
 class _ScriptUnknown(Exception):

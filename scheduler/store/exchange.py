@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 
 from scheduler.store.errors import TooFewReplicas
@@ -19,22 +21,34 @@ _WAIT_SLACK_MS = 150
 
 
 async def connection_of(pool: ConnectionPool) -> AbstractConnection:
-    """A connected connection; give it back with `pool.release`."""
+    """A connected connection; give it back with `give_back`."""
     connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
     return connection
 
 
+async def give_back(pool: ConnectionPool, connection: AbstractConnection) -> None:
+    """Errors of closing it never escape: what was answered stands, and what failed has its own error."""
+    with contextlib.suppress(RedisError, OSError, RuntimeError):
+        await pool.release(connection)
+
+
 async def replies_to(connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
     """All commands in one write, all replies read; then raises what the first bad one says."""
-    await connection.send_packed_command(connection.pack_commands(commands))
     replies: list[Any] = []
-    for _ in commands:
-        try:
-            replies.append(await connection.read_response())
-        except RedisError as error:
-            if not connection.is_connected:
-                raise
-            replies.append(error)
+    try:
+        await connection.send_packed_command(connection.pack_commands(commands))
+        for _ in commands:
+            try:
+                replies.append(await connection.read_response())
+            except RedisError as error:
+                if not connection.is_connected:
+                    raise
+                replies.append(error)
+    except (RuntimeError, AttributeError) as error:
+        # What the libraries below raise for a transport that was closed under them.
+        if connection.is_connected:
+            raise
+        raise Disconnected("the connection was closed while it was in use") from error
     for reply in replies:
         if isinstance(reply, RedisError):
             raise reply

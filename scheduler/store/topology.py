@@ -8,7 +8,8 @@ of a move, `relocate` makes the next `pool_for` ask again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from redis import exceptions as redis_errors
@@ -25,21 +26,26 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, RedisError, ResponseError
 
+from scheduler.cancellation import end_tasks
 from scheduler.store.address import Address, Credentials, Scheme
 from scheduler.store.embedded import embedded_pool
-from scheduler.store.exchange import connection_of, replies_to
+from scheduler.store.exchange import connection_of, give_back, replies_to
 from scheduler.store.guard import ServerGuard
 from scheduler.store.options import StoreOptions
 
 Host = tuple[str, int]
+
+# A server that stays read-only is not connected to anew by every call that meets it.
+_PACE_SECONDS = 0.1
 
 
 class Topology(Protocol):
     async def pool_for(self, key: str | None) -> ConnectionPool:
         """Connections to the server that holds `key`; None: any server of the ledger."""
 
-    async def relocate(self, key: str | None, error: BaseException) -> None:
-        """Where the ledger is may have changed."""
+    async def relocate(self, key: str | None, error: BaseException, met: ConnectionPool | None) -> bool:
+        """Where the ledger is may have changed: a call over `met` failed with `error`. False: somebody else who met
+        the same has seen to it already."""
 
     async def close(self) -> None: ...
 
@@ -47,13 +53,15 @@ class Topology(Protocol):
 def open_topology(address: Address, options: StoreOptions, guard: ServerGuard) -> Topology:
     """Nothing is connected yet. `guard` hears of every new connection."""
     if address.scheme is Scheme.EMBEDDED:
-        return FixedTopology(embedded_pool(options.fake_server))
+        return FixedTopology(lambda: embedded_pool(options.fake_server), options)
     pools = Pools(address, options, guard)
     if address.scheme is Scheme.SENTINEL:
         return SentinelTopology(address, pools)
     if address.scheme is Scheme.CLUSTER:
         return ClusterTopology(address, pools)
-    return FixedTopology(pools.unix() if address.scheme is Scheme.UNIX else pools.at(address.hosts[0]))
+    if address.scheme is Scheme.UNIX:
+        return FixedTopology(pools.unix, options)
+    return FixedTopology(lambda: pools.new(address.hosts[0]), options)
 
 
 class Pools:
@@ -79,10 +87,13 @@ class Pools:
     def at(self, host: Host) -> ConnectionPool:
         pool = self._by_host.get(host)
         if pool is None:
-            arguments = self.arguments(self._address.credentials)
-            pool = ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.introduce, **arguments)
-            self._by_host[host] = pool
+            pool = self._by_host[host] = self.new(host)
         return pool
+
+    def new(self, host: Host) -> ConnectionPool:
+        """One that the caller closes."""
+        arguments = self.arguments(self._address.credentials)
+        return ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.introduce, **arguments)
 
     def unix(self) -> ConnectionPool:
         arguments = {**self.arguments(self._address.credentials), "connection_class": UnixDomainSocketConnection}
@@ -119,21 +130,42 @@ async def close_pools(pools: Sequence[ConnectionPool]) -> None:
 
 
 class FixedTopology:
-    """One server, for good."""
+    """One address, for good."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
-        self._pool = pool
+    def __init__(self, make_pool: Callable[[], ConnectionPool], options: StoreOptions) -> None:
+        self._make_pool = make_pool
+        self._pool = make_pool()
+        # As long as a call over an old pool may still be under way.
+        self._patience = options.attempt_timeout_ms / 1000
+        self._old: dict[ConnectionPool, asyncio.Task[None]] = {}
+        self._moved_at = -_PACE_SECONDS
 
     async def pool_for(self, key: str | None) -> ConnectionPool:
         return self._pool
 
-    async def relocate(self, key: str | None, error: BaseException) -> None:
-        """The address is the same, but another server may stand behind it: connect anew."""
-        if isinstance(error, ResponseError):
-            await self._pool.disconnect(inuse_connections=False)
+    async def relocate(self, key: str | None, error: BaseException, met: ConnectionPool | None) -> bool:
+        """The address is the same, but another server may stand behind it: connect anew. Connections of calls that
+        are under way are left to them."""
+        now = asyncio.get_running_loop().time()
+        if not isinstance(error, ResponseError) or met is not self._pool or now < self._moved_at + _PACE_SECONDS:
+            return False
+        self._moved_at = now
+        self._pool = self._make_pool()
+        self._old[met] = asyncio.create_task(self._close_later(met), name="closing connections to where the ledger was")
+        return True
+
+    async def _close_later(self, pool: ConnectionPool) -> None:
+        await asyncio.sleep(self._patience)
+        with contextlib.suppress(RedisError, OSError, RuntimeError):
+            await pool.aclose()
+        self._old.pop(pool, None)
 
     async def close(self) -> None:
-        await close_pools((self._pool,))
+        old = dict(self._old)
+        try:
+            await end_tasks(old.values())
+        finally:
+            await close_pools((self._pool, *old))
 
 
 class SentinelTopology:
@@ -163,8 +195,11 @@ class SentinelTopology:
                 self._primary = primary
         return self._pools.at(primary)
 
-    async def relocate(self, key: str | None, error: BaseException) -> None:
+    async def relocate(self, key: str | None, error: BaseException, met: ConnectionPool | None) -> bool:
+        if self._primary is None or (met is not None and met is not self._pools.at(self._primary)):
+            return False
         self._primary = None
+        return True
 
     async def close(self) -> None:
         try:
@@ -214,14 +249,19 @@ class ClusterTopology:
                 self._primaries[slot] = primary
         return self._pools.at(primary)
 
-    async def relocate(self, key: str | None, error: BaseException) -> None:
+    async def relocate(self, key: str | None, error: BaseException, met: ConnectionPool | None) -> bool:
         if key is None:
             self._primaries.clear()
-            return
+            return True
         slot = key_slot(key.encode())
-        self._primaries.pop(slot, None)
         if isinstance(error, MovedError) and error.host:
             self._primaries[slot] = (error.host, error.port)
+            return True
+        primary = self._primaries.get(slot)
+        if primary is None or (met is not None and met is not self._pools.at(primary)):
+            return False
+        del self._primaries[slot]
+        return True
 
     async def close(self) -> None:
         await self._pools.close()
@@ -248,7 +288,7 @@ class ClusterTopology:
         try:
             (reply,) = await replies_to(connection, [("CLUSTER", "SLOTS")])
         finally:
-            await pool.release(connection)
+            await give_back(pool, connection)
         if not isinstance(reply, list):
             raise InvalidResponse("CLUSTER SLOTS was not answered with a list")
         return reply

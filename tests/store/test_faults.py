@@ -6,6 +6,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+from redis.exceptions import ReadOnlyError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from scheduler import deadline
 from scheduler.errors import ScriptError, StoreUnavailable, StoreUnusable
@@ -139,17 +141,10 @@ async def test_what_waits_for_a_person_is_told_at_once(connect_to: Connect, repl
 async def test_a_demoted_server_is_left_for_the_one_behind_the_same_address(connect_to: Connect) -> None:
     async with StubServer(failing(b"-READONLY You can't write against a read only replica.\r\n", times=1)) as server:
         client = await connect_to(server.address)
-        connections = []
-        original = client._topology.pool_for
-
-        async def noting(key: str | None) -> object:
-            pool = await original(key)
-            connections.append([connection.is_connected for connection in pool._available_connections])
-            return pool
-
-        client._topology.pool_for = noting  # type: ignore[method-assign, assignment]
+        before = await client._topology.pool_for(SETTINGS)
         await run(client)
-        assert connections == [[], [False]]
+        assert await client._topology.pool_for(SETTINGS) is not before
+        assert client.statistics.relocations == 1
 
 
 # -- not fit --------------------------------------------------------------------------------------------------
@@ -260,3 +255,75 @@ async def test_a_restarted_server_is_used_again_and_is_another_one(
     assert await run(client, "count") == [b"ok", 1]
     assert re.fullmatch("[0-9a-f]{40}", await client.server_id() or "")
     assert await client.server_id() != before
+
+
+# -- a server that changes its role, or forgets ---------------------------------------------------------------
+
+
+async def test_sixty_callers_meet_a_server_that_became_a_replica(
+    private_server: RedisServer, connect_to: Connect
+) -> None:
+    client = await connect_to(private_server.address, operation_timeout_ms=400, pool_size=60)
+    outcomes: list[str] = []
+
+    async def call_on() -> None:
+        for _ in range(8):
+            try:
+                await run(client, "count")
+            except StoreUnavailable as error:
+                outcomes.append(error.code)
+            else:
+                outcomes.append("ok")
+
+    await asyncio.gather(*(call_on() for _ in range(60)))
+    assert set(outcomes) == {"ok"}
+    with private_server.client() as admin:
+        admin.replicaof("127.0.0.1", str(free_port()))
+    await asyncio.gather(*(call_on() for _ in range(60)))
+    assert set(outcomes) == {"ok", "store_unavailable"}
+    assert 0 < client.statistics.relocations < client.statistics.retries / 4
+    with private_server.client() as admin:
+        admin.replicaof("NO", "ONE")
+    outcomes.clear()
+    await asyncio.gather(*(call_on() for _ in range(60)))
+    assert set(outcomes) == {"ok"}
+
+
+async def test_one_of_many_that_meet_the_same_relocates(private_server: RedisServer, connect_to: Connect) -> None:
+    client = await connect_to(private_server.address)
+    topology = client._topology
+    met = await topology.pool_for(SETTINGS)
+    refused = ReadOnlyError("You can't write against a read only replica.")
+    assert await topology.relocate(SETTINGS, refused, met)
+    assert await topology.pool_for(SETTINGS) is not met
+    assert not await topology.relocate(SETTINGS, refused, met)
+    assert not await topology.relocate(SETTINGS, refused, await topology.pool_for(SETTINGS)), "too soon"
+
+
+async def test_an_error_of_closing_a_connection_does_not_escape(
+    private_server: RedisServer, connect_to: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect_to(private_server.address)
+    pool = await client._topology.pool_for(SETTINGS)
+    release = pool.release
+
+    async def fail(connection: Any) -> None:
+        await release(connection)
+        raise RedisTimeoutError("Timed out closing connection after 1")
+
+    monkeypatch.setattr(pool, "release", fail)
+    assert await run(client) == [b"ok"]
+
+
+async def test_a_script_that_is_forgotten_again_is_loaded_again(connect_to: Connect) -> None:
+    async with StubServer(failing(b"-NOSCRIPT No matching script.\r\n", 5)) as stub:
+        client = await connect_to(stub.address)
+        assert await run(client) == [b"ok"]
+        assert client.statistics.scripts_reloaded == 3
+
+
+async def test_a_script_that_is_forgotten_for_ever_is_unavailable_once_time_is_over(connect_to: Connect) -> None:
+    async with StubServer(lambda command: b"-NOSCRIPT No matching script.\r\n") as stub:
+        client = await connect_to(stub.address, operation_timeout_ms=100)
+        with pytest.raises(StoreUnavailable, match="keeps forgetting scripts"):
+            await run(client)
