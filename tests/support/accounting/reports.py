@@ -214,7 +214,7 @@ def _set_baseline(ledger: Ledger, first: bool) -> Ledger:
 def created(ledger: Ledger, rules: Rules, sandbox: str, size: Size, now: int = 0) -> Ledger:
     """A create event names the first due reservation of its size whose caller never confirms, unless sizes differ, or
     the event may come late and mean one that ended without a name. A confirming caller names its sandbox itself:
-    until then the id stays unexplained where it may be that caller's, and only its size is known."""
+    until then the id stays unexplained where it may be that caller's."""
     if sandbox in ledger.created:
         return ledger
     ledger = ledger._replace(created=ledger.created | {sandbox})
@@ -222,7 +222,7 @@ def created(ledger: Ledger, rules: Rules, sandbox: str, size: Size, now: int = 0
     named_later = any(r.unnamed and r.lifecycle == EXPLICIT and _fits(r, size) for r in ledger.reservations)
     carried = ledger.carrier(sandbox) is not None
     if named_later and not carried and not rules.events_name_explicit:
-        return ledger.put_record(record._replace(size=size))
+        return ledger
     ledger = ledger.put_record(record._replace(size=size, told=True))
     if carried:
         return ledger
