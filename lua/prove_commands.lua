@@ -9,7 +9,7 @@
 -- @include "include/keys"
 
 if not redis.acl_check_cmd then return { 'unable' } end
-local scratch, reply = key('scratch:'), { 'proven' }
+local scratch, reply = key('scratch:' .. 'string'), { 'proven' }
 for index = 2, #ARGV do
   -- Most take a key and some a second one; how they take more does not matter to an ACL.
   if not redis.acl_check_cmd(ARGV[index], scratch, scratch) then reply[#reply + 1] = ARGV[index] end

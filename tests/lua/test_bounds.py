@@ -37,7 +37,10 @@ NODE_IDS = ("a", "b:1", "c%", "é", "n10", "n9")
 
 # What may stay once everything has run out: it goes with its node, or is kept under a cap, or there is one of it.
 OWNED_BY_A_NODE = {"node:{}", "node:{}:cpu_config", "node:{}:artifacts"}
-SETS_OF_NODES = {"nodes", "loads", "silent", "unhealthy", "last_resort", "over_limit", "lingering", "candidates"}
+SETS_OF_NODES = {
+    "nodes", "loads", "silent", "unhealthy", "last_resort", "over_limit", "lingering", "candidates", "capacities",
+    "capacity:{}",
+}  # fmt: skip
 CAPPED = {
     "journal", "shapes", "shape:{}", "groups", "groups:recent", "templates", "template:{}", "artifacts", "artifact:{}",
     "artifact_scopes", "cpu_configs:{}", "cpu_config_counts:{}", "cpu_config_result:{}",
