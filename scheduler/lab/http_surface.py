@@ -24,6 +24,12 @@ from scheduler.domain.reservation import Lifecycle, Reservation, ReservationStat
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NoNodes, Overloaded, SchedulerError
 
+# What a node itself says; other fields of a heartbeat are the scheduler's own observations.
+REPORTED = {
+    "node_id", "service_instance_id", "cluster_id", "version", "commit", "endpoint", "machine_info",
+    "sequence", "snapshot", "sandbox_ids", "p2p_endpoint", "acknowledged_generation",
+}  # fmt: skip
+
 
 class OverHttp:
     """A client brings the base address, and the headers if the replica asks for a key. Of several replicas
@@ -41,7 +47,8 @@ class OverHttp:
         await self._call("PUT", f"/v1/nodes/{address.node_id}", body)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> None:
-        body = {name: value for name, value in asdict(heartbeat).items() if value not in (None, "")}
+        said = {name: value for name, value in asdict(heartbeat).items() if name in REPORTED}
+        body = {name: value for name, value in said.items() if value not in (None, "")}
         await self._call("POST", f"/v1/nodes/{body.pop('node_id')}/heartbeat", body)
 
     async def report_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> None:
