@@ -72,8 +72,9 @@ async def test_refusals_come_back_with_their_reasons_and_other_errors_with_their
     node = SimulatedNode(NodeSpec("a", 4, 8192))
     await surface.discover([node.address])
     await surface.heartbeat(node.heartbeat(1))
+    await surface.schedule(a_request())
     with pytest.raises(NoNodes) as refused:
-        await surface.schedule(a_request(cpu_count=5))
+        await surface.schedule(a_request(cpu_count=3))
     assert refused.value.reasons == {"insufficient_cpu": 1}
     await surface.drain(node.address)
     with pytest.raises(NoNodes) as drained:
