@@ -13,7 +13,7 @@
 -- ARGV[10]: excluded_count  how many of the following are excluded nodes
 -- ARGV[11..]: excluded  node ids, then locality keys
 -- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '',
---         cpu pressure, memory pressure, pending cpu, pending bytes, pending count}, …}
+--         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {}}, …}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit log nodes)
@@ -54,14 +54,22 @@ local reply = {
   'explained', settings.strategy, chosen or '', chosen and redis.call('HGET', node_key(chosen), 'endpoint') or '',
   context.degraded and '1' or '0', chosen and {} or refusal(request, context),
 }
+local observation
+-- The limit that keeps the node out, when one does.
+local function limit_against(node_id, reason)
+  if reason ~= 'over_limit' then return {} end
+  -- @include "include/over_limit"
+  observation = observation or read_observation_settings()
+  return limit_on(node_id, context.shape, observation) or {}
+end
+
 local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, ARGV[3])) do
   local row = row_of(node_id)
   local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms')
   local reason = standing(row, known, context.shape, settings, now)
   if reason == 'unhealthy' and context.degraded and row.pool == 'u' then
-    local _, unfit = score_of(row, context.shape, settings)
-    reason = context.admits and unfit or ''
+    reason = request.creation and obstacle(row, context.shape, settings, context.admits) or ''
   end
   if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
   if context.too_large then reason = 'too_large' end
@@ -70,6 +78,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
   reply[#reply + 1] = {
     node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank and integer(rank) or '', cpu, memory,
     integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
+    limit_against(node_id, reason),
   }
 end
 return reply

@@ -22,7 +22,8 @@ local MEMBER_OF = {
   x = { unhealthy = true }, o = { over_limit = true }, l = { lingering = true }, w = { waiting = true },
 }
 local POOL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting' }
-local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused' }
+local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused',
+  'cpu_most', 'memory_most', 'count_most' }
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -83,6 +84,9 @@ local function recount_row()
     read_observation_settings())
   if (known.over_limit or '') ~= (over_limit or '') then
     finding(subject, 'limit', 'exceeds ' .. shown(over_limit) .. ', noted: ' .. shown(known.over_limit))
+  end
+  if not row.bounded and not expected.bounded then
+    for _, name in ipairs({ 'cpu_most', 'memory_most', 'count_most' }) do expected[name] = row[name] end
   end
   for _, name in ipairs(OBSERVED) do
     if row[name] ~= expected[name] then

@@ -24,6 +24,7 @@ local node_ids = redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, 
 for _, node_id in ipairs(node_ids) do
   local figures, row = read_figures(node_id), row_of(node_id)
   local known = as_table_of(node_key(node_id), 'discovery', 'status', 'waiting')
+  if row and not figures then bound_row(row, nil, observation) end
   if figures and row then
     local stale = now - figures.last_seen_ms > settings.report_ttl_ms
     local over_limit = observe(row, known.discovery, known.status, figures, stale, observation)

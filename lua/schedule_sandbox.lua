@@ -18,7 +18,7 @@
 -- ARGV[15..]: excluded  node ids, then locality keys
 -- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
---        {'conflict', {reservation fields}} | {'refused', nodes, reason, count, …}
+--        {'conflict', {reservation fields}} | {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
 --        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log nodes); bounded slices of index, expiry and silence backlog, each answered with 'again'

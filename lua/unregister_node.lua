@@ -31,7 +31,7 @@ if row and known.last_seen_ms then
   redis.call('HSET', node, 'endpoint', known.endpoint, 'discovery', known.discovery)
   if known.self_registered then redis.call('HSET', node, 'self_registered', '1') end
   for _, set in ipairs({ 'seen', 'silent' }) do redis.call('ZREM', key(set), node_id) end
-  observe(row, known.discovery, nil, nil, false, {})
+  observe(row, known.discovery, nil, nil, false, read_observation_settings())
   save_rows()
 end
 forget_artifacts(node_id)

@@ -138,12 +138,16 @@ class InstanceMismatch(Conflict):
 
 
 class NoNodes(SchedulerError):
-    """No node may be chosen. `reasons` counts every discovered node under its first reason."""
+    """No node may be chosen. `reasons` counts every discovered node under its first reason; `over_limit` tells the
+    commonest limit: its name as `limit`, then `current`, `pending`, `requested`, `maximum`."""
 
     code = "no_nodes"
 
-    def __init__(self, candidates: int, reasons: Mapping[str, int]) -> None:
-        super().__init__("no nodes available", candidates=candidates, reasons=dict(reasons))
+    def __init__(
+        self, candidates: int, reasons: Mapping[str, int], over_limit: Mapping[str, Any] | None = None
+    ) -> None:
+        told = {} if over_limit is None else {"over_limit": dict(over_limit)}
+        super().__init__("no nodes available", candidates=candidates, reasons=dict(reasons), **told)
         self.candidates = candidates
         self.reasons = dict(reasons)
 

@@ -5,9 +5,6 @@ local function is_acceptable(node_id, request, context)
   if context.located and not context.located[node_id] then return false end
   if not request.creation then return true end
   local row = row_of(node_id)
-  if context.admits then
-    local _, reason = score_of(row, context.shape, context.settings)
-    return reason == nil
-  end
+  if obstacle(row, context.shape, context.settings, context.admits) then return false end
   return row.pending_memory + context.shape.memory <= SAFE_INTEGER_MAX
 end

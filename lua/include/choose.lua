@@ -12,11 +12,11 @@ local function find_candidates(context)
   end
 end
 
--- The least loaded candidate. Where admission applies, one that does not fit is none.
+-- The least loaded candidate. One above its limits is none; nor, where admission applies, one that does not fit.
 local function rank_candidates(request, context)
   local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
   if context.located then return context.rank_located(counter) end
   local node_id, score = choose_ranked(context.shape, request.excluded, counter)
-  if not node_id or (context.admits and score >= UNFIT_FLOOR) then return nil end
+  if not node_id or score >= (context.admits and UNFIT_FLOOR or OVER_LIMIT_FLOOR) then return nil end
   return node_id
 end

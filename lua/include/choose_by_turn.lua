@@ -6,20 +6,24 @@ local function accepts(node_id)
   return is_acceptable(node_id, request, context)
 end
 
--- Where admission applies and no candidate within reach fits, the shape's head decides.
+-- Where no candidate within reach will do, the head of the index decides.
+local function head_of_index()
+  if not (context.admits or (settings.limited and request.creation)) then return nil end
+  local node_id = rank_candidates(request, context)
+  return node_id and accepts(node_id) and node_id or nil
+end
+
 local function next_in_turn(name)
   if context.located then return context.next_located(context.cursors[name]) end
   local node_id = rotate(context.set, context.cursors[name], accepts)
-  if not node_id and context.admits then node_id = rank_candidates(request, context) end
-  return node_id
+  return node_id or head_of_index()
 end
 
 local function by_chance()
   local node_id = pick_random(context.set, request.entropy, request.excluded)
   if not node_id or accepts(node_id) then return node_id end
   node_id = rotate(context.set, node_id, accepts)
-  if not node_id and context.admits then node_id = rank_candidates(request, context) end
-  return node_id
+  return node_id or head_of_index()
 end
 
 local function choose_unranked()

@@ -26,7 +26,8 @@ local ranked = settings.strategy == 'least_loaded'
 find_candidates(context)
 if settings.strategy == 'grouped_round_robin' then read_group_settings(settings) end
 context.shape = shape_of(request.creation, request.cpu, request.memory_mb, context.variant)
-context.indexed = ranked or context.admits or (request.creation and settings.group_placement == 'least_loaded')
+context.indexed = ranked or context.admits
+  or (request.creation and (settings.limited or settings.group_placement == 'least_loaded'))
 if context.indexed and not open_shape(context.shape, cursors.journal_base) then
   -- An index is built only for what some node could hold.
   if request.creation and not context.shape.cursor then

@@ -4,6 +4,8 @@
 -- @include "include/cpu_configs"
 -- What discovery does to a node: listed, moved, drained, taken out.
 local REMOVED_SLICE = 256
+-- The settings that bound creations on a node that has not reported, read once for all that are listed.
+local list_bounds
 
 -- Promises on a node that left discovery and did not come back in time, one slice of them.
 -- Returns how many; fewer than a slice means that none is left.
@@ -67,7 +69,11 @@ local function list_node(node_id, endpoint, discovery, now, about)
     for field, value in pairs(about or {}) do redis.call('HSET', node, field, value) end
   end
   local row = new_row(node_id)
-  if returning then restore_pending(node_id, row) end
+  if returning then
+    restore_pending(node_id, row)
+    list_bounds = list_bounds or read_observation_settings()
+    bound_row(row, nil, list_bounds)
+  end
   local report_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms'))
   local stale = known.last_seen_ms ~= nil and now - tonumber(known.last_seen_ms) > report_ttl_ms
   local over_limit = known.over_limit ~= nil and known.over_limit ~= ''

@@ -17,11 +17,7 @@ local function standing(row, known, shape, settings, now)
   if stale and (row.pool == 'r' or row.pool == 'c' or row.pool == 'o') then return 'unhealthy' end
   if STANDING[row.pool] then return STANDING[row.pool] end
   if settings.strategy == 'grouped_round_robin' and row.pool ~= 'r' then return 'not_ready' end
-  if settings.admits and shape.creation then
-    local _, reason = score_of(row, shape, settings)
-    return reason or ''
-  end
-  return ''
+  return shape.creation and obstacle(row, shape, settings, settings.admits) or ''
 end
 
 -- Projected load by capacity in each dimension; '' where the capacity is not known.

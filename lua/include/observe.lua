@@ -19,10 +19,27 @@ end
 
 -- Settings that turn figures into a row.
 local function read_observation_settings()
-  local found = redis.call('HMGET', KEYS[1], 'overcommit_cpu', 'overcommit_memory', unpack(LIMITS))
+  local found = redis.call('HMGET', KEYS[1], 'overcommit_cpu', 'overcommit_memory', 'limits', unpack(LIMITS))
   local limits = {}
-  for index = 1, #LIMITS do limits[index] = found[index + 2] or nil end
-  return { overcommit_cpu = found[1], overcommit_memory = found[2], limits = limits }
+  for index = 1, #LIMITS do limits[index] = found[index + 3] or nil end
+  return {
+    overcommit_cpu = found[1], overcommit_memory = found[2], limits = limits, count_pending = found[3] ~= 'reported',
+  }
+end
+
+-- Nothing reported is nothing on the node, to the limits of a creation.
+local function unreported_figures()
+  local figures = {}
+  for _, name in ipairs(FIGURES) do figures[name] = 0 end
+  return figures
+end
+
+local function bound_row(row, figures, settings)
+  if settings.count_pending then
+    set_bounds(row, settings.limits, figures or unreported_figures())
+  else
+    row.bounded = nil
+  end
 end
 
 -- `figures` nil: the node has not reported (or its report was forgotten).
@@ -40,6 +57,7 @@ local function observe(row, discovery, status, figures, stale, settings)
     row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load = -1, -1, 0, 0
     row.starting, row.running, row.paused = 0, 0, 0
   end
+  bound_row(row, figures, settings)
   row.pool = pool_of(discovery, status, over_limit, stale)
   return over_limit
 end

@@ -2,21 +2,23 @@
 -- @include "include/reply"
 -- A node's row in `loads` is all that ranking reads of it, in one line:
 --   pool,cpu_capacity,memory_capacity,cpu_load,memory_load,starting,running,paused,
---   pending_cpu,pending_memory,pending_count
+--   pending_cpu,pending_memory,pending_count[,cpu_most,memory_most,count_most]
 -- Capacities are effective ones (-1: not known), loads are active + paused, memory is bytes.
 -- pool: r ready, c connecting, u unhealthy, x unhealthy and over a limit, o over a limit,
 --       l lingering, w waiting (known before the ledger was lost, not heard of since).
+-- The last three stand where node_resource_limit bounds what a creation may bring the node to (include/limits):
+-- CPU load and memory load with what is pending, and sandboxes starting, running and pending; -1: no bound.
 --
 -- Rows are read once, changed in memory and saved together. Saving a changed row pushes the
 -- member it had in every shape to `journal`; that is how shapes learn of it.
-local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$'
+local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)$'
 local JOURNAL_CAP = 65536
 local rows, row_order, journal_trimmed = {}, {}, 0
 
 local function parse_row(text)
   local pool, cpu_capacity, memory_capacity, cpu_load, memory_load, starting, running, paused,
-    pending_cpu, pending_memory, pending_count = string.match(text, ROW)
-  return {
+    pending_cpu, pending_memory, pending_count, bounds = string.match(text, ROW)
+  local row = {
     pool = pool,
     cpu_capacity = tonumber(cpu_capacity), memory_capacity = tonumber(memory_capacity),
     cpu_load = tonumber(cpu_load), memory_load = tonumber(memory_load),
@@ -24,12 +26,20 @@ local function parse_row(text)
     pending_cpu = tonumber(pending_cpu), pending_memory = tonumber(pending_memory),
     pending_count = tonumber(pending_count),
   }
+  if bounds ~= '' then
+    local cpu_most, memory_most, count_most = string.match(bounds, '^,(%-?%d+),(%-?%d+),(%-?%d+)$')
+    row.bounded, row.cpu_most, row.memory_most, row.count_most =
+      true, tonumber(cpu_most), tonumber(memory_most), tonumber(count_most)
+  end
+  return row
 end
 
 local function format_row(row)
-  return string.format('%s,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', row.pool,
+  local text = string.format('%s,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', row.pool,
     row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load, row.starting,
     row.running, row.paused, row.pending_cpu, row.pending_memory, row.pending_count)
+  if not row.bounded then return text end
+  return text .. string.format(',%d,%d,%d', row.cpu_most, row.memory_most, row.count_most)
 end
 
 -- Fixed width, so that the order of bytes is the order of (starting, running, paused, id).

@@ -1,11 +1,13 @@
 -- @include "include/rows"
 -- The rank of a node for a request shape, as one number:
---   projected pressure, by class: known fit < unknown fit < unfit for CPU < unfit for memory.
+--   projected pressure, by class: known fit < unknown fit < unfit for CPU < unfit for memory < over a limit.
 -- Classes are scaled by powers of two, which keeps pressures exact within a class: equal ones stay equal.
 local UNKNOWN = 2 ^ 400
 local UNFIT_CPU = 2 ^ 600
 local UNFIT_MEMORY = 2 ^ 800
+local OVER_LIMIT = 2 ^ 960
 local UNFIT_FLOOR = 2 ^ 500
+local OVER_LIMIT_FLOOR = 2 ^ 880
 local SAFE_INTEGER_MAX = 2 ^ 53 - 1
 local MIB = 1024 * 1024
 
@@ -40,6 +42,14 @@ local function overfull(load, requested, capacity)
   return load >= capacity
 end
 
+-- Whether a creation would bring the node above a limit that counts or sums, with what is pending.
+local function exceeds_bounds(row, shape)
+  return row.bounded and (
+    (row.cpu_most >= 0 and row.cpu_load + row.pending_cpu + shape.cpu > row.cpu_most)
+    or (row.memory_most >= 0 and row.memory_load + row.pending_memory + shape.memory > row.memory_most)
+    or (row.count_most >= 0 and row.starting + row.running + row.pending_count + 1 > row.count_most))
+end
+
 -- The score of a row for a shape, and why the node does not fit (nil when it does).
 local function score_of(row, shape, settings)
   local cpu_load = row.cpu_load + row.pending_cpu
@@ -48,6 +58,7 @@ local function score_of(row, shape, settings)
   local memory = pressure_of(memory_load + shape.memory, row.memory_capacity)
   local pressure = math.max(cpu or 0, memory or 0)
   if shape.creation then
+    if exceeds_bounds(row, shape) then return math.max(pressure, 2 ^ -60) * OVER_LIMIT, 'over_limit' end
     if cpu and not settings.cpu_unlimited and overfull(cpu_load, shape.cpu, row.cpu_capacity) then
       return math.max(pressure, 2 ^ -60) * UNFIT_CPU, 'insufficient_cpu'
     end
@@ -60,4 +71,11 @@ local function score_of(row, shape, settings)
     or (not cpu and row.pending_cpu + shape.cpu > 0)
     or (not memory and row.pending_memory + shape.memory > 0)
   return unknown and UNKNOWN or pressure, nil
+end
+
+-- Why a creation may not go to this node: its limits always count, its capacity where admission applies.
+local function obstacle(row, shape, settings, admits)
+  local _, reason = score_of(row, shape, settings)
+  if admits or reason == 'over_limit' then return reason end
+  return nil
 end

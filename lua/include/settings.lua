@@ -9,7 +9,8 @@ local FORMAT = '2'
 -- of another format, or names something that this version does not know ('unknown').
 local function read_settings()
   local found = redis.call('HMGET', KEYS[1], 'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms',
-    'placement_reservation_ttl_ms', 'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after')
+    'placement_reservation_ttl_ms', 'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after',
+    'limited')
   local format, strategy, admission, placement = found[1], found[2], found[3], found[4]
   if format ~= FORMAT then
     if not format and not strategy then return nil, { 'uninitialised' } end
@@ -32,6 +33,8 @@ local function read_settings()
     memory_unlimited = found[8] == 'unlimited',
     locality = found[9] == '1',
     refresh_after = found[10] or nil,
+    -- Whether a limit counts what is pending: known to be none only when the settings say so.
+    limited = found[11] ~= '0',
   }
 end
 

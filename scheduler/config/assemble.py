@@ -92,6 +92,7 @@ def _ledger(values: Mapping[str, Any]) -> LedgerSettings:
         node_resource_limit=NodeResourceLimit(
             **{limit.name: values[f"node_resource_limit.{limit.name}"] for limit in fields(NodeResourceLimit)}
         ),
+        limits=values["compat.limits"],
         groups=GroupSettings(
             **{budget.name: values[f"grouped_round_robin.{budget.name}"] for budget in fields(GroupSettings)}
         ),

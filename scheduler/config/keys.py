@@ -40,7 +40,7 @@ from scheduler.config.kinds import (
 from scheduler.config.structured import nodes, templates
 from scheduler.domain.limits import MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.placement import Strategy
-from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings
+from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings, Limits
 
 TOP_LEVEL = frozenset({"log_level", "log_format"})
 """Keys beside the section `scheduler`, not in it."""
@@ -149,6 +149,9 @@ _LEDGER = (
         "Redis replicas that must have a promise before it is answered; 0 = none."),
     Key("compat.upstream_bindings", boolean(), _store.upstream_bindings,
         "Also write bindings under AgentENV's own keys. Not possible on a Redis Cluster."),
+    Key("compat.limits", choice(Limits), _ledger.limits,
+        "`pending`: a creation is held to `node_resource_limit` with what is promised and itself; "
+        "`reported`: to reports alone, as AgentENV does."),
     Key("artifact_store_capacity", integer(1, SAFE_INTEGER_MAX), _ledger.artifact_store_capacity,
         "Entries of the artifact index, at most."),
     Key("artifact_lookup_node_limit", integer(-(2**63), SAFE_INTEGER_MAX), _ledger.artifact_lookup_node_limit,

@@ -65,9 +65,20 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class OverLimit:
+    """A limit of `node_resource_limit` that `current + pending + requested` exceeds, in the limit's own unit."""
+
+    limit: str
+    current: int
+    pending: int
+    requested: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExplanation:
     """Why one node stands where it stands: its rank (0 is first), or the reason it is out.
-    `pressure` is projected with the request on it."""
+    `pressure` is projected with the request on it; `over_limit` is told with that reason."""
 
     node_id: str
     status: NodeStatus
@@ -75,14 +86,16 @@ class NodeExplanation:
     reason: str | None
     pressure: Pressure
     pending: PendingTotals
+    over_limit: OverLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`node` None: the request would be refused, and `reasons` counts why."""
+    """`node` None: the request would be refused, and `reasons` counts why; `over_limit` is the commonest limit."""
 
     strategy: Strategy
     node: NodeAddress | None
     degraded: bool
     nodes: tuple[NodeExplanation, ...]
     reasons: Mapping[str, int] = field(default_factory=dict)
+    over_limit: OverLimit | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 
 from scheduler.domain.placement import Strategy
@@ -15,6 +15,14 @@ class Admission(StrEnum):
 
     STRATEGY = "strategy"
     ALWAYS = "always"
+
+
+class Limits(StrEnum):
+    """What a creation is held to: `pending` counts what is promised and itself with what is reported, in every
+    limit that counts or sums; `reported` is upstream's way. Routing without a hint is always held to reports."""
+
+    PENDING = "pending"
+    REPORTED = "reported"
 
 
 class GroupPlacement(StrEnum):
@@ -37,6 +45,12 @@ class NodeResourceLimit:
     max_sandbox_count_including_paused: int | None = None
     max_allocated_cpu_including_paused: int | None = None
     max_allocated_memory_bytes_including_paused: int | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether one of them counts or sums, so that what is pending can exceed it."""
+        measured = (self.max_cpu_used_percent, self.max_memory_used_percent)
+        return sum(value is not None for value in astuple(self)) > sum(value is not None for value in measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,7 @@ class LedgerSettings:
     overcommit_cpu: int | None = 1000
     overcommit_memory: int | None = 1000
     node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
+    limits: Limits = Limits.PENDING
     groups: GroupSettings = field(default_factory=GroupSettings)
     cold_default_cpu_count: int = 0
     cold_default_memory_mb: int = 0

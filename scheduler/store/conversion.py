@@ -51,6 +51,8 @@ class Conversion:
         """Convert what `look` found, from where an earlier conversion was stopped; True when there was something.
         `tell` hears of each slice. Raises StoreUnusable for a format that this version cannot convert."""
         content = encode(LedgerSettings())
+        # Follows from limits that version 0.1 may have; scripts take it for set as long as it is absent.
+        del content["limited"]
         defaults = [part for item in content.items() for part in item]
         worked = False
         while True:

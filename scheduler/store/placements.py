@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
-from scheduler.domain.placement import Decision, Explanation, NodeExplanation, ScheduleRequest, Strategy
+from scheduler.domain.placement import Decision, Explanation, NodeExplanation, OverLimit, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import Conflict, NoNodes, Overloaded
 from scheduler.store import codec
@@ -79,6 +79,7 @@ class PlacementStore:
             degraded=int(degraded) == 1,
             nodes=_renumbered(nodes),
             reasons=_no_nodes(refusal[1:]).reasons if refusal else {},
+            over_limit=_over_limit(refusal[2]) if refusal else None,
         )
 
     async def _run(self, script: str, arguments: tuple[Any, ...], durable: bool = False) -> tuple[str, list[Any]]:
@@ -103,12 +104,17 @@ def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) 
 
 
 def _no_nodes(reply: list[Any]) -> NoNodes:
-    counts = {codec.text(reply[index]): int(reply[index + 1]) for index in range(1, len(reply), 2)}
-    return NoNodes(int(reply[0]), counts)
+    counts = {codec.text(reply[index]): int(reply[index + 1]) for index in range(2, len(reply), 2)}
+    exceeded = _over_limit(reply[1])
+    return NoNodes(int(reply[0]), counts, None if exceeded is None else asdict(exceeded))
+
+
+def _over_limit(reply: list[Any]) -> OverLimit | None:
+    return OverLimit(codec.text(reply[0]), *map(int, reply[1:])) if reply else None
 
 
 def _explained(entry: list[Any]) -> NodeExplanation:
-    node_id, status, reason, rank, cpu_pressure, memory_pressure, cpu, memory, count = entry
+    node_id, status, reason, rank, cpu_pressure, memory_pressure, cpu, memory, count, exceeded = entry
     return NodeExplanation(
         node_id=codec.text(node_id),
         status=NodeStatus(codec.text(status)),
@@ -116,6 +122,7 @@ def _explained(entry: list[Any]) -> NodeExplanation:
         reason=codec.text(reason) or None,
         pressure=Pressure(codec.fraction(cpu_pressure), codec.fraction(memory_pressure)),
         pending=PendingTotals(int(cpu), int(memory), int(count)),
+        over_limit=_over_limit(exceeded),
     )
 
 
@@ -123,14 +130,4 @@ def _renumbered(nodes: list[NodeExplanation]) -> tuple[NodeExplanation, ...]:
     """Ranks without the gaps that excluded and unfit nodes leave."""
     order = sorted({node.rank for node in nodes if node.rank is not None})
     place = {rank: position for position, rank in enumerate(order)}
-    return tuple(
-        NodeExplanation(
-            node.node_id,
-            node.status,
-            None if node.rank is None else place[node.rank],
-            node.reason,
-            node.pressure,
-            node.pending,
-        )
-        for node in nodes
-    )
+    return tuple(replace(node, rank=None if node.rank is None else place[node.rank]) for node in nodes)

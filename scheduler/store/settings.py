@@ -9,7 +9,14 @@ from dataclasses import dataclass, fields
 from hashlib import blake2b
 
 from scheduler.domain.placement import Strategy
-from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.domain.settings import (
+    Admission,
+    GroupPlacement,
+    GroupSettings,
+    LedgerSettings,
+    Limits,
+    NodeResourceLimit,
+)
 from scheduler.errors import StoreUnavailable
 from scheduler.store import codec
 from scheduler.store.runner import FORMAT, Runner, not_understood
@@ -62,6 +69,8 @@ def encode(settings: LedgerSettings) -> dict[str, str]:
         "placement_reservation_ttl_ms": str(settings.placement_reservation_ttl_ms),
         "overcommit_cpu": overcommit(settings.overcommit_cpu),
         "overcommit_memory": overcommit(settings.overcommit_memory),
+        "limited": str(int(settings.limits is Limits.PENDING and settings.node_resource_limit.counts)),
+        "limits": settings.limits.value,
         "binding_ttl_ms": str(settings.binding_ttl_ms),
         "binding_grace_ms": str(settings.binding_grace_ms),
         "group_max_sandbox_count": str(groups.max_sandbox_count),
@@ -111,6 +120,7 @@ def _decode(found: Mapping[str, str]) -> LedgerSettings:
         overcommit_cpu=overcommit(found["overcommit_cpu"]),
         overcommit_memory=overcommit(found["overcommit_memory"]),
         node_resource_limit=NodeResourceLimit(**limits),
+        limits=Limits(found["limits"]),
         groups=GroupSettings(
             max_sandbox_count=int(found["group_max_sandbox_count"]),
             max_cpu_count=int(found["group_max_cpu_count"]),

@@ -29,7 +29,7 @@ SHARED_CASES = Path(__file__).parents[3] / "shared" / "cases"
 async def run_case(case: Case, driver_name: str, backend: Backend) -> None:
     module, class_name = DRIVERS[driver_name]
     try:
-        settings = case_settings(case.area, case.config)
+        settings = case_settings(case.area, case.name, case.config)
     except ValueError as refusal:
         raise CaseFailed(f"{case.id}: its configuration is refused: {refusal}") from refusal
     world = await World.create(backend, settings, with_switch=case.faulty)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.config.kinds import choice
 from scheduler.domain.placement import Strategy
-from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.domain.settings import (
+    Admission,
+    GroupPlacement,
+    GroupSettings,
+    LedgerSettings,
+    Limits,
+    NodeResourceLimit,
+)
 from scheduler.store.options import StoreOptions
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
@@ -24,6 +31,11 @@ IMPATIENT_MS = 300
 # Cases of these areas need an option that is off unless an operator turns it on.
 AREA_SETTINGS: Mapping[str, Mapping[str, Any]] = {"locality_extension": {"locality_enabled": True}}
 
+# Cases of AgentENV's behaviour that is ours only under a setting.
+CASE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "grouped_round_robin/group_closes_when_its_node_is_filtered": {"limits": Limits.REPORTED},
+}
+
 # Durations and plain values that a case's `config` states under the ledger's own names.
 _PLAIN = (
     "report_ttl_ms",
@@ -37,17 +49,20 @@ _PLAIN = (
     "templates_learn",
     "self_registration",
 )
-_CONFIG_KEYS = {*_PLAIN, "strategy", "admission", "overcommit", "grouped_round_robin", "node_resource_limit"}
+_CONFIG_KEYS = {*_PLAIN, "strategy", "admission", "limits", "overcommit", "grouped_round_robin", "node_resource_limit"}
 
 
-def case_settings(area: str, config: Mapping[str, Any]) -> LedgerSettings:
+def case_settings(area: str, name: str, config: Mapping[str, Any]) -> LedgerSettings:
     """The ledger's settings for a case. Upstream knows no grace, so it is 0 unless stated."""
     unknown = set(config) - _CONFIG_KEYS
     assert not unknown, f"unknown config keys: {sorted(unknown)}"
     values: dict[str, Any] = {"binding_ttl_ms": 30_000, "binding_grace_ms": 0, **AREA_SETTINGS.get(area, {})}
+    values |= CASE_SETTINGS.get(f"{area}/{name}", {})
     values |= {key: config[key] for key in _PLAIN if key in config}
     values["strategy"] = parse_strategy(config.get("strategy", "round_robin"))
     values["admission"] = Admission(config.get("admission", "strategy"))
+    if "limits" in config:
+        values["limits"] = Limits(config["limits"])
     for dimension, factor in config.get("overcommit", {}).items():
         values[f"overcommit_{dimension}"] = None if factor == "unlimited" else round(factor * 1000)
     groups = dict(config.get("grouped_round_robin", {}))

@@ -13,6 +13,7 @@ from google.rpc.status_pb2 import Status
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2, scheduler_v1_pb2
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Strategy
+from scheduler.domain.settings import NodeResourceLimit
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger
 from tests.grpc.support import Port, refusal, serving
@@ -104,6 +105,26 @@ async def test_a_size_beyond_every_node_is_unavailable_to_agentenvs_gateway(port
     hint = v1.ScheduleRequestHint(new_cold_sandbox=v1.NewColdSandboxHint(**size))
     code, text = await refusal(port.scheduler.Schedule(v1.ScheduleRequest(hint=hint)))
     assert (code, text.startswith("no nodes available")) == ("UNAVAILABLE", True)
+
+
+@pytest.mark.ledger_settings(
+    strategy=Strategy.ROUND_ROBIN, node_resource_limit=NodeResourceLimit(max_allocated_cpu_including_paused=3)
+)
+async def test_a_limit_is_told_with_its_figures(port: Port) -> None:
+    await port.reservations.Reserve(cold(2))
+    code, status = await details(port.reservations.Reserve(cold(2)))
+    refusal_ = v1alpha.Refusal()
+    assert status.details[0].Unpack(refusal_)
+    told = v1alpha.OverLimit(limit="max_allocated_cpu_including_paused", current=0, pending=2, requested=2, maximum=3)
+    assert (code, dict(refusal_.reasons), refusal_.over_limit) == ("RESOURCE_EXHAUSTED", {"over_limit": 1}, told)
+    explained = await port.reservations.Explain(cold(2))
+    assert (explained.over_limit, explained.nodes[0].over_limit) == (told, told)
+    assert not (await port.reservations.Explain(cold(1))).HasField("over_limit")
+    hint = v1.ScheduleRequestHint(new_cold_sandbox=v1.NewColdSandboxHint(cpu_count=2))
+    assert await refusal(port.scheduler.Schedule(v1.ScheduleRequest(hint=hint))) == (
+        "UNAVAILABLE",
+        "no nodes available",
+    )
 
 
 def asked_pause_ms(status: Status) -> int:

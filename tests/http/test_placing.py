@@ -7,10 +7,11 @@ import asyncio
 import httpx
 import pytest
 
+from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
-from scheduler.domain.settings import GroupSettings, LedgerSettings
+from scheduler.domain.settings import GroupSettings, LedgerSettings, NodeResourceLimit
 from scheduler.store.ledger import Ledger
-from tests.http.conftest import COLD_2_CPU, list_node
+from tests.http.conftest import COLD_2_CPU, list_node, report
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
 
@@ -99,6 +100,44 @@ async def test_a_size_no_node_could_hold_is_refused_as_such_and_costs_the_others
     assert {(node["reason"], node["rank"]) for node in explained["nodes"]} == {("too_large", None)}
     assert await ledger.client.command("HLEN", ledger.keys.shapes) == 0
     assert (await api.get("/v1/reservations")).json()["reservations"] == []
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+async def test_a_refusal_for_a_limit_says_which_with_what_is_pending(
+    api: httpx.AsyncClient, ledger: Ledger, node_a: str, strategy: Strategy
+) -> None:
+    limits = NodeResourceLimit(max_sandbox_count=4, max_cpu_allocated_percent=90)
+    settings = LedgerSettings(strategy=strategy, node_resource_limit=limits, groups=GroupSettings(9), revision=1)
+    await put_settings(ledger, settings)
+    await list_node(api, "node-b", cpu_count=8)
+    await report(api, "node-b", cpu_count=8, memory_total_bytes=2**33, sandbox_count=5)
+    await report(api, node_a, cpu_count=4, memory_total_bytes=2**33, allocated_cpu=1, sandbox_count=2)
+    placed = await api.post("/v1/schedule", json={"hint": COLD_2_CPU})
+    assert placed.json()["node"]["node_id"] == node_a
+    body = {"hint": {**COLD_2_CPU, "cpu_count": 1}}
+    problem = (await api.post("/v1/schedule", json=body)).json()
+    first = {"limit": "max_sandbox_count", "current": 5, "pending": 0, "requested": 1, "maximum": 4}
+    assert (problem["reasons"], problem["over_limit"]) == ({"over_limit": 2}, first)
+    explained = (await api.post("/v1/explain", json=body)).json()
+    assert (explained["node"], explained["over_limit"]) == (None, first)
+    second = {"limit": "max_cpu_allocated_percent", "current": 25, "pending": 50, "requested": 25, "maximum": 90}
+    assert [(node["reason"], node["over_limit"]) for node in explained["nodes"]] == [
+        ("over_limit", second),
+        ("over_limit", first),
+    ]
+
+
+@pytest.mark.ledger_settings(node_resource_limit=NodeResourceLimit(max_sandbox_count=1))
+async def test_more_nodes_at_their_limit_than_a_turn_looks_at_do_not_hide_the_one_that_is_not(
+    api: httpx.AsyncClient, ledger: Ledger
+) -> None:
+    names = [f"node-{number:03}" for number in range(200)]
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}:8000") for name in names], ())
+    for name in names:
+        await report(api, name, cpu_count=64, memory_total_bytes=2**36, sandbox_count=int(name != "node-170"))
+    answers = [await api.post("/v1/schedule", json={"hint": COLD_2_CPU}) for _ in range(2)]
+    assert answers[0].json()["node"]["node_id"] == "node-170"
+    assert answers[1].json()["reasons"] == {"over_limit": 200}
 
 
 async def test_callers_refused_together_are_asked_back_at_different_instants(fake_api: httpx.AsyncClient) -> None:

@@ -12,7 +12,14 @@ from scheduler.domain.limits import MIB
 from scheduler.domain.node import NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
-from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.domain.settings import (
+    Admission,
+    GroupPlacement,
+    GroupSettings,
+    LedgerSettings,
+    Limits,
+    NodeResourceLimit,
+)
 
 T = TypeVar("T")
 GIB = 1024 * MIB
@@ -30,6 +37,8 @@ _LIMITS = (
     {"max_memory_allocated_percent": 75},
     {"max_allocated_cpu_including_paused": 4},
     {"max_allocated_memory_bytes_including_paused": 4 * GIB},
+    {"max_sandbox_count_including_paused": 4},
+    {"max_sandbox_starting_count": 2, "max_cpu_allocated_percent": 120},
 )
 
 
@@ -106,6 +115,7 @@ def ledger_settings(random: Random, strategies: Sequence[Strategy] = tuple(Strat
         node_resource_limit=NodeResourceLimit(**random.choice(_LIMITS))
         if random.random() < 0.5
         else NodeResourceLimit(),
+        limits=random.choice([Limits.PENDING, Limits.PENDING, Limits.REPORTED]),
         groups=GroupSettings(
             max_sandbox_count=random.randint(1, 4),
             max_cpu_count=random.choice([0, 0, 6]),

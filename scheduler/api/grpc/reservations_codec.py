@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
 from scheduler.api.grpc.answering import invalid
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.domain.node import NodeAddress
@@ -80,7 +84,12 @@ def explanation_to(explanation: Explanation) -> v1alpha.ExplainResponse:
         degraded=explanation.degraded,
         nodes=[_node_explanation_to(node) for node in explanation.nodes],
         reasons=dict(explanation.reasons),
+        over_limit=None if explanation.over_limit is None else over_limit_to(asdict(explanation.over_limit)),
     )
+
+
+def over_limit_to(exceeded: Mapping[str, Any]) -> v1alpha.OverLimit:
+    return v1alpha.OverLimit(**exceeded)
 
 
 def _node_explanation_to(node: NodeExplanation) -> v1alpha.NodeExplanation:
@@ -96,4 +105,5 @@ def _node_explanation_to(node: NodeExplanation) -> v1alpha.NodeExplanation:
             memory_bytes=node.pending.memory_bytes,
             sandbox_count=node.pending.sandbox_count,
         ),
+        over_limit=None if node.over_limit is None else over_limit_to(asdict(node.over_limit)),
     )

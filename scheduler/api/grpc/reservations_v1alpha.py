@@ -84,7 +84,12 @@ class ReservationsV1Alpha:
 def translate(error: errors.SchedulerError) -> Answer:
     """The table's answer, except that a full fleet is RESOURCE_EXHAUSTED, and with details."""
     if isinstance(error, errors.NoNodes):
-        refusal = v1alpha.Refusal(candidates=error.candidates, reasons=error.reasons)
+        exceeded = error.facts.get("over_limit")
+        refusal = v1alpha.Refusal(
+            candidates=error.candidates,
+            reasons=error.reasons,
+            over_limit=None if exceeded is None else codec.over_limit_to(exceeded),
+        )
         about = {reason: str(count) for reason, count in error.reasons.items()}
         info = ErrorInfo(reason="NO_NODES", domain="agentenv.scheduler", metadata=about)
         return detailed_answer(error, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc_status(error)[1], [refusal, info])

@@ -64,6 +64,14 @@ class DecisionAnswer(Answer):
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
 
+class OverLimitAnswer(Answer):
+    limit: str
+    current: int = Field(description="what is on the node, in the limit's unit")
+    pending: int = Field(description="what is promised there")
+    requested: int
+    maximum: int
+
+
 class NodeExplanationAnswer(Answer):
     node_id: str
     status: Status
@@ -71,6 +79,7 @@ class NodeExplanationAnswer(Answer):
     reason: str | None = Field(description="why it was left out")
     pressure: PressureAnswer
     pending: PendingAnswer
+    over_limit: OverLimitAnswer | None = Field(description="which limit, when that is the reason")
 
 
 class ExplanationAnswer(Answer):
@@ -79,6 +88,7 @@ class ExplanationAnswer(Answer):
     degraded: bool
     nodes: list[NodeExplanationAnswer]
     reasons: dict[str, int]
+    over_limit: OverLimitAnswer | None = Field(description="the commonest limit, when it would be refused for one")
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
 
@@ -287,3 +297,4 @@ class ProblemAnswer(BaseModel):
     reservation: ReservationAnswer | None = None
     candidates: int | None = None
     reasons: dict[str, int] | None = None
+    over_limit: OverLimitAnswer | None = None

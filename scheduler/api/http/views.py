@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, P2pEndpoint, PendingTotals, Pressure
-from scheduler.domain.placement import Decision, Explanation, Hint, HintKind, NodeExplanation
+from scheduler.domain.placement import Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template
 
@@ -60,7 +60,12 @@ def explanation_view(explanation: Explanation) -> dict[str, Any]:
         "degraded": explanation.degraded,
         "nodes": [_node_explanation_view(node) for node in explanation.nodes],
         "reasons": dict(explanation.reasons),
+        "over_limit": over_limit_view(explanation.over_limit),
     }
+
+
+def over_limit_view(exceeded: OverLimit | None) -> dict[str, Any] | None:
+    return None if exceeded is None else asdict(exceeded)
 
 
 def _node_explanation_view(node: NodeExplanation) -> dict[str, Any]:
@@ -71,6 +76,7 @@ def _node_explanation_view(node: NodeExplanation) -> dict[str, Any]:
         "reason": node.reason,
         "pressure": pressure_view(node.pressure),
         "pending": pending_view(node.pending),
+        "over_limit": over_limit_view(node.over_limit),
     }
 
 

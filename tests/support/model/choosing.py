@@ -16,6 +16,7 @@ from tests.support.model.ranking import (
     Request,
     could_hold,
     dimensions,
+    exceeds_when_created,
     insufficient,
     node_class,
     over_limit,
@@ -136,11 +137,16 @@ class Chooser:
         return self.wanted.creation and always
 
     def _shortage(self, node_id: str) -> str | None:
+        """Why a candidate will not do: its limits always count, its capacity where admission applies."""
         node = self.nodes[node_id]
+        if exceeds_when_created(node, self.pending(node_id), self.wanted, self.settings):
+            return "over_limit"
+        if not self.admits:
+            return None
         return insufficient(*dimensions(node.snapshot, self.pending(node_id), self.wanted, self.settings))
 
     def _fits(self, node_id: str) -> bool:
-        return not self.admits or self._shortage(node_id) is None
+        return self._shortage(node_id) is None
 
     # Strategies
 
@@ -172,7 +178,7 @@ class Chooser:
         if not keys:
             return None
         best = min(keys.values())
-        if best[0] >= Rank.NO_CPU and self.admits:
+        if best[0] >= (Rank.NO_CPU if self.admits else Rank.OVER_LIMIT):
             return None
         tied = sorted((node_id for node_id, key in keys.items() if key == best), key=str.encode)
         return self.nodes[tied[self.cursors.counters[counter] % len(tied)]]

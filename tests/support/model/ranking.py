@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from scheduler.domain.node import NodeSnapshot, NodeStatus
-from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
+from scheduler.domain.settings import LedgerSettings, Limits, NodeResourceLimit
 from tests.support.model.facts import ModelNode, Totals
 
 
@@ -20,13 +20,14 @@ class Request:
 
 
 class Rank(IntEnum):
-    """The classes of `least_loaded`, best first. The last two are chosen only where admission does
-    not look: then the least overfull node is."""
+    """The classes of `least_loaded`, best first. Those without room are chosen only where admission does
+    not look: then the least overfull node is. One that would be above a limit never is."""
 
     KNOWN = 0
     UNKNOWN = 1
     NO_CPU = 2
     NO_MEMORY = 3
+    OVER_LIMIT = 4
 
 
 def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:
@@ -52,6 +53,27 @@ def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:
     }
     stated = {name: getattr(limit, name) for name in figures}
     return any(bound is not None and figures[name] > bound for name, bound in stated.items())
+
+
+def exceeds_when_created(node: ModelNode, pending: Totals, wanted: Request, settings: LedgerSettings) -> bool:
+    """Whether reported + pending + the creation itself is above a limit that counts or sums."""
+    if settings.limits is Limits.REPORTED or not wanted.creation:
+        return False
+    report, limit = node.snapshot or NodeSnapshot(), settings.node_resource_limit
+    cpu, memory, count = pending.cpu + wanted.cpu, pending.memory + wanted.memory, pending.count + 1
+    running = report.sandbox_count + report.sandbox_starting_count
+    projected = NodeSnapshot(
+        cpu_count=report.cpu_count,
+        memory_total_bytes=report.memory_total_bytes,
+        allocated_cpu=report.allocated_cpu + cpu,
+        allocated_memory_bytes=report.allocated_memory_bytes + memory,
+        paused_allocated_cpu=report.paused_allocated_cpu,
+        paused_allocated_memory_bytes=report.paused_allocated_memory_bytes,
+        sandbox_count=running + count,
+        sandbox_starting_count=report.sandbox_starting_count + count,
+        paused_sandbox_count=report.paused_sandbox_count,
+    )
+    return over_limit(replace(limit, max_cpu_used_percent=None, max_memory_used_percent=None), projected)
 
 
 def node_class(node: ModelNode, now_ms: int, settings: LedgerSettings) -> str:
@@ -153,6 +175,8 @@ def rank_key(node: ModelNode, connecting: bool, pending: Totals, request: Reques
     counts = (report.sandbox_starting_count + pending.count, report.sandbox_count, report.paused_sandbox_count)
     pressures = [value for value in (cpu.pressure, memory.pressure) if value is not None]
     shortage = insufficient(cpu, memory) if request.creation else None
+    if exceeds_when_created(node, pending, request, settings):
+        return (Rank.OVER_LIMIT, max(pressures, default=0.0), *counts)
     if shortage is not None:
         return (Rank.NO_CPU if shortage == "insufficient_cpu" else Rank.NO_MEMORY, max(pressures), *counts)
     if connecting or not pressures or cpu.needed_but_unknown or memory.needed_but_unknown:

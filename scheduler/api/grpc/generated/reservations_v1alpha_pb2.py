@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7scheduler/api/grpc/generated/reservations_v1alpha.proto\x12\x1a\x61gentenv.scheduler.v1alpha\")\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\"\xd2\x02\n\x04Hint\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.agentenv.scheduler.v1alpha.Hint.Kind\x12\x11\n\tcpu_count\x18\x02 \x01(\r\x12\x11\n\tmemory_mb\x18\x03 \x01(\x04\x12\x0e\n\x06images\x18\x04 \x03(\t\x12\x13\n\x0btemplate_id\x18\x05 \x01(\t\x12@\n\x08metadata\x18\x06 \x03(\x0b\x32..agentenv.scheduler.v1alpha.Hint.MetadataEntry\x12\x10\n\x08locality\x18\x07 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"E\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11KIND_COLD_SANDBOX\x10\x01\x12\x10\n\x0cKIND_SANDBOX\x10\x02\"\xc6\x01\n\x0eReserveRequest\x12.\n\x04hint\x18\x01 \x01(\x0b\x32 .agentenv.scheduler.v1alpha.Hint\x12\x38\n\tlifecycle\x18\x02 \x01(\x0e\x32%.agentenv.scheduler.v1alpha.Lifecycle\x12\x1a\n\x12reservation_ttl_ms\x18\x03 \x01(\x03\x12\x15\n\rexclude_nodes\x18\x04 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"\xa8\x02\n\x0bReservation\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12;\n\x05state\x18\x03 \x01(\x0e\x32,.agentenv.scheduler.v1alpha.ReservationState\x12\x38\n\tlifecycle\x18\x04 \x01(\x0e\x32%.agentenv.scheduler.v1alpha.Lifecycle\x12\x11\n\tcpu_count\x18\x05 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x06 \x01(\x04\x12\x12\n\nsandbox_id\x18\x07 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x08 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\t \x01(\x03\x12\x0e\n\x06reason\x18\n \x01(\t\"\xb5\x01\n\x0fReserveResponse\x12.\n\x04node\x18\x01 \x01(\x0b\x32 .agentenv.scheduler.v1alpha.Node\x12\x10\n\x08strategy\x18\x02 \x01(\t\x12\x10\n\x08replayed\x18\x03 \x01(\x08\x12\x10\n\x08\x64\x65graded\x18\x04 \x01(\x08\x12<\n\x0breservation\x18\x05 \x01(\x0b\x32\'.agentenv.scheduler.v1alpha.Reservation\"<\n\x0e\x43onfirmRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x12\n\nsandbox_id\x18\x02 \x01(\t\"^\n\rCancelRequest\x12\x18\n\x0ereservation_id\x18\x01 \x01(\tH\x00\x12\x19\n\x0fidempotency_key\x18\x02 \x01(\tH\x00\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x08\n\x06target\"6\n\x0cRenewRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\x03\"w\n\x13ReservationResponse\x12<\n\x0breservation\x18\x01 \x01(\x0b\x32\'.agentenv.scheduler.v1alpha.Reservation\x12\x10\n\x08replayed\x18\x02 \x01(\x08\x12\x10\n\x08orphaned\x18\x03 \x01(\x08\"O\n\rPendingTotals\x12\x11\n\tcpu_count\x18\x01 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\x12\x15\n\rsandbox_count\x18\x03 \x01(\r\"\xf8\x01\n\x0fNodeExplanation\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x11\n\x04rank\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x19\n\x0c\x63pu_pressure\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x1c\n\x0fmemory_pressure\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12:\n\x07pending\x18\x07 \x01(\x0b\x32).agentenv.scheduler.v1alpha.PendingTotalsB\x07\n\x05_rankB\x0f\n\r_cpu_pressureB\x12\n\x10_memory_pressure\"\x9c\x02\n\x0f\x45xplainResponse\x12\x10\n\x08strategy\x18\x01 \x01(\t\x12.\n\x04node\x18\x02 \x01(\x0b\x32 .agentenv.scheduler.v1alpha.Node\x12\x10\n\x08\x64\x65graded\x18\x03 \x01(\x08\x12:\n\x05nodes\x18\x04 \x03(\x0b\x32+.agentenv.scheduler.v1alpha.NodeExplanation\x12I\n\x07reasons\x18\x05 \x03(\x0b\x32\x38.agentenv.scheduler.v1alpha.ExplainResponse.ReasonsEntry\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\x90\x01\n\x07Refusal\x12\x12\n\ncandidates\x18\x01 \x01(\r\x12\x41\n\x07reasons\x18\x02 \x03(\x0b\x32\x30.agentenv.scheduler.v1alpha.Refusal.ReasonsEntry\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"H\n\x08\x43onflict\x12<\n\x0breservation\x18\x01 \x01(\x0b\x32\'.agentenv.scheduler.v1alpha.Reservation*W\n\tLifecycle\x12\x19\n\x15LIFECYCLE_UNSPECIFIED\x10\x00\x12\x16\n\x12LIFECYCLE_EXPLICIT\x10\x01\x12\x17\n\x13LIFECYCLE_HEARTBEAT\x10\x02*\xd4\x01\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19RESERVATION_STATE_PENDING\x10\x01\x12\x1f\n\x1bRESERVATION_STATE_CONFIRMED\x10\x02\x12\x1d\n\x19RESERVATION_STATE_SETTLED\x10\x03\x12\x1f\n\x1bRESERVATION_STATE_CANCELLED\x10\x04\x12\x1d\n\x19RESERVATION_STATE_EXPIRED\x10\x05\x32\x88\x04\n\x0cReservations\x12\x62\n\x07Reserve\x12*.agentenv.scheduler.v1alpha.ReserveRequest\x1a+.agentenv.scheduler.v1alpha.ReserveResponse\x12\x66\n\x07\x43onfirm\x12*.agentenv.scheduler.v1alpha.ConfirmRequest\x1a/.agentenv.scheduler.v1alpha.ReservationResponse\x12\x64\n\x06\x43\x61ncel\x12).agentenv.scheduler.v1alpha.CancelRequest\x1a/.agentenv.scheduler.v1alpha.ReservationResponse\x12\x62\n\x05Renew\x12(.agentenv.scheduler.v1alpha.RenewRequest\x1a/.agentenv.scheduler.v1alpha.ReservationResponse\x12\x62\n\x07\x45xplain\x12*.agentenv.scheduler.v1alpha.ReserveRequest\x1a+.agentenv.scheduler.v1alpha.ExplainResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n7scheduler/api/grpc/generated/reservations_v1alpha.proto\x12\x1a\x61gentenv.scheduler.v1alpha\")\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\"\xd2\x02\n\x04Hint\x12\x33\n\x04kind\x18\x01 \x01(\x0e\x32%.agentenv.scheduler.v1alpha.Hint.Kind\x12\x11\n\tcpu_count\x18\x02 \x01(\r\x12\x11\n\tmemory_mb\x18\x03 \x01(\x04\x12\x0e\n\x06images\x18\x04 \x03(\t\x12\x13\n\x0btemplate_id\x18\x05 \x01(\t\x12@\n\x08metadata\x18\x06 \x03(\x0b\x32..agentenv.scheduler.v1alpha.Hint.MetadataEntry\x12\x10\n\x08locality\x18\x07 \x03(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"E\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11KIND_COLD_SANDBOX\x10\x01\x12\x10\n\x0cKIND_SANDBOX\x10\x02\"\xc6\x01\n\x0eReserveRequest\x12.\n\x04hint\x18\x01 \x01(\x0b\x32 .agentenv.scheduler.v1alpha.Hint\x12\x38\n\tlifecycle\x18\x02 \x01(\x0e\x32%.agentenv.scheduler.v1alpha.Lifecycle\x12\x1a\n\x12reservation_ttl_ms\x18\x03 \x01(\x03\x12\x15\n\rexclude_nodes\x18\x04 \x03(\t\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\"\xa8\x02\n\x0bReservation\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12;\n\x05state\x18\x03 \x01(\x0e\x32,.agentenv.scheduler.v1alpha.ReservationState\x12\x38\n\tlifecycle\x18\x04 \x01(\x0e\x32%.agentenv.scheduler.v1alpha.Lifecycle\x12\x11\n\tcpu_count\x18\x05 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x06 \x01(\x04\x12\x12\n\nsandbox_id\x18\x07 \x01(\t\x12\x15\n\rcreated_at_ms\x18\x08 \x01(\x03\x12\x15\n\rexpires_at_ms\x18\t \x01(\x03\x12\x0e\n\x06reason\x18\n \x01(\t\"\xb5\x01\n\x0fReserveResponse\x12.\n\x04node\x18\x01 \x01(\x0b\x32 .agentenv.scheduler.v1alpha.Node\x12\x10\n\x08strategy\x18\x02 \x01(\t\x12\x10\n\x08replayed\x18\x03 \x01(\x08\x12\x10\n\x08\x64\x65graded\x18\x04 \x01(\x08\x12<\n\x0breservation\x18\x05 \x01(\x0b\x32\'.agentenv.scheduler.v1alpha.Reservation\"<\n\x0e\x43onfirmRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x12\n\nsandbox_id\x18\x02 \x01(\t\"\x96\x01\n\rCancelRequest\x12\x18\n\x0ereservation_id\x18\x01 \x01(\tH\x00\x12\x19\n\x0fidempotency_key\x18\x02 \x01(\tH\x00\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x36\n\x05\x63\x61use\x18\x04 \x01(\x0e\x32\'.agentenv.scheduler.v1alpha.CancelCauseB\x08\n\x06target\"6\n\x0cRenewRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\x03\"w\n\x13ReservationResponse\x12<\n\x0breservation\x18\x01 \x01(\x0b\x32\'.agentenv.scheduler.v1alpha.Reservation\x12\x10\n\x08replayed\x18\x02 \x01(\x08\x12\x10\n\x08orphaned\x18\x03 \x01(\x08\"O\n\rPendingTotals\x12\x11\n\tcpu_count\x18\x01 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x04\x12\x15\n\rsandbox_count\x18\x03 \x01(\r\"\xb3\x02\n\x0fNodeExplanation\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x11\n\x04rank\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x19\n\x0c\x63pu_pressure\x18\x05 \x01(\x01H\x01\x88\x01\x01\x12\x1c\n\x0fmemory_pressure\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12:\n\x07pending\x18\x07 \x01(\x0b\x32).agentenv.scheduler.v1alpha.PendingTotals\x12\x39\n\nover_limit\x18\x08 \x01(\x0b\x32%.agentenv.scheduler.v1alpha.OverLimitB\x07\n\x05_rankB\x0f\n\r_cpu_pressureB\x12\n\x10_memory_pressure\"`\n\tOverLimit\x12\r\n\x05limit\x18\x01 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x02 \x01(\x04\x12\x0f\n\x07pending\x18\x03 \x01(\x04\x12\x11\n\trequested\x18\x04 \x01(\x04\x12\x0f\n\x07maximum\x18\x05 \x01(\x04\"\xd7\x02\n\x0f\x45xplainResponse\x12\x10\n\x08strategy\x18\x01 \x01(\t\x12.\n\x04node\x18\x02 \x01(\x0b\x32 .agentenv.scheduler.v1alpha.Node\x12\x10\n\x08\x64\x65graded\x18\x03 \x01(\x08\x12:\n\x05nodes\x18\x04 \x03(\x0b\x32+.agentenv.scheduler.v1alpha.NodeExplanation\x12I\n\x07reasons\x18\x05 \x03(\x0b\x32\x38.agentenv.scheduler.v1alpha.ExplainResponse.ReasonsEntry\x12\x39\n\nover_limit\x18\x06 \x01(\x0b\x32%.agentenv.scheduler.v1alpha.OverLimit\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"\xcb\x01\n\x07Refusal\x12\x12\n\ncandidates\x18\x01 \x01(\r\x12\x41\n\x07reasons\x18\x02 \x03(\x0b\x32\x30.agentenv.scheduler.v1alpha.Refusal.ReasonsEntry\x12\x39\n\nover_limit\x18\x03 \x01(\x0b\x32%.agentenv.scheduler.v1alpha.OverLimit\x1a.\n\x0cReasonsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"H\n\x08\x43onflict\x12<\n\x0breservation\x18\x01 \x01(\x0b\x32\'.agentenv.scheduler.v1alpha.Reservation*W\n\tLifecycle\x12\x19\n\x15LIFECYCLE_UNSPECIFIED\x10\x00\x12\x16\n\x12LIFECYCLE_EXPLICIT\x10\x01\x12\x17\n\x13LIFECYCLE_HEARTBEAT\x10\x02*\xd4\x01\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1d\n\x19RESERVATION_STATE_PENDING\x10\x01\x12\x1f\n\x1bRESERVATION_STATE_CONFIRMED\x10\x02\x12\x1d\n\x19RESERVATION_STATE_SETTLED\x10\x03\x12\x1f\n\x1bRESERVATION_STATE_CANCELLED\x10\x04\x12\x1d\n\x19RESERVATION_STATE_EXPIRED\x10\x05*c\n\x0b\x43\x61ncelCause\x12\x1c\n\x18\x43\x41NCEL_CAUSE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43\x41NCEL_CAUSE_CALLER\x10\x01\x12\x1d\n\x19\x43\x41NCEL_CAUSE_NODE_REFUSED\x10\x02\x32\x88\x04\n\x0cReservations\x12\x62\n\x07Reserve\x12*.agentenv.scheduler.v1alpha.ReserveRequest\x1a+.agentenv.scheduler.v1alpha.ReserveResponse\x12\x66\n\x07\x43onfirm\x12*.agentenv.scheduler.v1alpha.ConfirmRequest\x1a/.agentenv.scheduler.v1alpha.ReservationResponse\x12\x64\n\x06\x43\x61ncel\x12).agentenv.scheduler.v1alpha.CancelRequest\x1a/.agentenv.scheduler.v1alpha.ReservationResponse\x12\x62\n\x05Renew\x12(.agentenv.scheduler.v1alpha.RenewRequest\x1a/.agentenv.scheduler.v1alpha.ReservationResponse\x12\x62\n\x07\x45xplain\x12*.agentenv.scheduler.v1alpha.ReserveRequest\x1a+.agentenv.scheduler.v1alpha.ExplainResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPLAINRESPONSE_REASONSENTRY']._serialized_options = b'8\001'
   _globals['_REFUSAL_REASONSENTRY']._loaded_options = None
   _globals['_REFUSAL_REASONSENTRY']._serialized_options = b'8\001'
-  _globals['_LIFECYCLE']._serialized_start=2330
-  _globals['_LIFECYCLE']._serialized_end=2417
-  _globals['_RESERVATIONSTATE']._serialized_start=2420
-  _globals['_RESERVATIONSTATE']._serialized_end=2632
+  _globals['_LIFECYCLE']._serialized_start=2662
+  _globals['_LIFECYCLE']._serialized_end=2749
+  _globals['_RESERVATIONSTATE']._serialized_start=2752
+  _globals['_RESERVATIONSTATE']._serialized_end=2964
+  _globals['_CANCELCAUSE']._serialized_start=2966
+  _globals['_CANCELCAUSE']._serialized_end=3065
   _globals['_NODE']._serialized_start=87
   _globals['_NODE']._serialized_end=128
   _globals['_HINT']._serialized_start=131
@@ -57,26 +59,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESERVERESPONSE']._serialized_end=1153
   _globals['_CONFIRMREQUEST']._serialized_start=1155
   _globals['_CONFIRMREQUEST']._serialized_end=1215
-  _globals['_CANCELREQUEST']._serialized_start=1217
-  _globals['_CANCELREQUEST']._serialized_end=1311
-  _globals['_RENEWREQUEST']._serialized_start=1313
-  _globals['_RENEWREQUEST']._serialized_end=1367
-  _globals['_RESERVATIONRESPONSE']._serialized_start=1369
-  _globals['_RESERVATIONRESPONSE']._serialized_end=1488
-  _globals['_PENDINGTOTALS']._serialized_start=1490
-  _globals['_PENDINGTOTALS']._serialized_end=1569
-  _globals['_NODEEXPLANATION']._serialized_start=1572
-  _globals['_NODEEXPLANATION']._serialized_end=1820
-  _globals['_EXPLAINRESPONSE']._serialized_start=1823
-  _globals['_EXPLAINRESPONSE']._serialized_end=2107
-  _globals['_EXPLAINRESPONSE_REASONSENTRY']._serialized_start=2061
-  _globals['_EXPLAINRESPONSE_REASONSENTRY']._serialized_end=2107
-  _globals['_REFUSAL']._serialized_start=2110
-  _globals['_REFUSAL']._serialized_end=2254
-  _globals['_REFUSAL_REASONSENTRY']._serialized_start=2061
-  _globals['_REFUSAL_REASONSENTRY']._serialized_end=2107
-  _globals['_CONFLICT']._serialized_start=2256
-  _globals['_CONFLICT']._serialized_end=2328
-  _globals['_RESERVATIONS']._serialized_start=2635
-  _globals['_RESERVATIONS']._serialized_end=3155
+  _globals['_CANCELREQUEST']._serialized_start=1218
+  _globals['_CANCELREQUEST']._serialized_end=1368
+  _globals['_RENEWREQUEST']._serialized_start=1370
+  _globals['_RENEWREQUEST']._serialized_end=1424
+  _globals['_RESERVATIONRESPONSE']._serialized_start=1426
+  _globals['_RESERVATIONRESPONSE']._serialized_end=1545
+  _globals['_PENDINGTOTALS']._serialized_start=1547
+  _globals['_PENDINGTOTALS']._serialized_end=1626
+  _globals['_NODEEXPLANATION']._serialized_start=1629
+  _globals['_NODEEXPLANATION']._serialized_end=1936
+  _globals['_OVERLIMIT']._serialized_start=1938
+  _globals['_OVERLIMIT']._serialized_end=2034
+  _globals['_EXPLAINRESPONSE']._serialized_start=2037
+  _globals['_EXPLAINRESPONSE']._serialized_end=2380
+  _globals['_EXPLAINRESPONSE_REASONSENTRY']._serialized_start=2334
+  _globals['_EXPLAINRESPONSE_REASONSENTRY']._serialized_end=2380
+  _globals['_REFUSAL']._serialized_start=2383
+  _globals['_REFUSAL']._serialized_end=2586
+  _globals['_REFUSAL_REASONSENTRY']._serialized_start=2334
+  _globals['_REFUSAL_REASONSENTRY']._serialized_end=2380
+  _globals['_CONFLICT']._serialized_start=2588
+  _globals['_CONFLICT']._serialized_end=2660
+  _globals['_RESERVATIONS']._serialized_start=3068
+  _globals['_RESERVATIONS']._serialized_end=3588
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,12 @@ class ReservationState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RESERVATION_STATE_SETTLED: _ClassVar[ReservationState]
     RESERVATION_STATE_CANCELLED: _ClassVar[ReservationState]
     RESERVATION_STATE_EXPIRED: _ClassVar[ReservationState]
+
+class CancelCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CANCEL_CAUSE_UNSPECIFIED: _ClassVar[CancelCause]
+    CANCEL_CAUSE_CALLER: _ClassVar[CancelCause]
+    CANCEL_CAUSE_NODE_REFUSED: _ClassVar[CancelCause]
 LIFECYCLE_UNSPECIFIED: Lifecycle
 LIFECYCLE_EXPLICIT: Lifecycle
 LIFECYCLE_HEARTBEAT: Lifecycle
@@ -30,6 +36,9 @@ RESERVATION_STATE_CONFIRMED: ReservationState
 RESERVATION_STATE_SETTLED: ReservationState
 RESERVATION_STATE_CANCELLED: ReservationState
 RESERVATION_STATE_EXPIRED: ReservationState
+CANCEL_CAUSE_UNSPECIFIED: CancelCause
+CANCEL_CAUSE_CALLER: CancelCause
+CANCEL_CAUSE_NODE_REFUSED: CancelCause
 
 class Node(_message.Message):
     __slots__ = ("node_id", "endpoint")
@@ -133,14 +142,16 @@ class ConfirmRequest(_message.Message):
     def __init__(self, reservation_id: _Optional[str] = ..., sandbox_id: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("reservation_id", "idempotency_key", "reason")
+    __slots__ = ("reservation_id", "idempotency_key", "reason", "cause")
     RESERVATION_ID_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     reservation_id: str
     idempotency_key: str
     reason: str
-    def __init__(self, reservation_id: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    cause: CancelCause
+    def __init__(self, reservation_id: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., reason: _Optional[str] = ..., cause: _Optional[_Union[CancelCause, str]] = ...) -> None: ...
 
 class RenewRequest(_message.Message):
     __slots__ = ("reservation_id", "ttl_ms")
@@ -171,7 +182,7 @@ class PendingTotals(_message.Message):
     def __init__(self, cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., sandbox_count: _Optional[int] = ...) -> None: ...
 
 class NodeExplanation(_message.Message):
-    __slots__ = ("node_id", "status", "rank", "reason", "cpu_pressure", "memory_pressure", "pending")
+    __slots__ = ("node_id", "status", "rank", "reason", "cpu_pressure", "memory_pressure", "pending", "over_limit")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +190,7 @@ class NodeExplanation(_message.Message):
     CPU_PRESSURE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PRESSURE_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    OVER_LIMIT_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     status: str
     rank: int
@@ -186,10 +198,25 @@ class NodeExplanation(_message.Message):
     cpu_pressure: float
     memory_pressure: float
     pending: PendingTotals
-    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., rank: _Optional[int] = ..., reason: _Optional[str] = ..., cpu_pressure: _Optional[float] = ..., memory_pressure: _Optional[float] = ..., pending: _Optional[_Union[PendingTotals, _Mapping]] = ...) -> None: ...
+    over_limit: OverLimit
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., rank: _Optional[int] = ..., reason: _Optional[str] = ..., cpu_pressure: _Optional[float] = ..., memory_pressure: _Optional[float] = ..., pending: _Optional[_Union[PendingTotals, _Mapping]] = ..., over_limit: _Optional[_Union[OverLimit, _Mapping]] = ...) -> None: ...
+
+class OverLimit(_message.Message):
+    __slots__ = ("limit", "current", "pending", "requested", "maximum")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    limit: str
+    current: int
+    pending: int
+    requested: int
+    maximum: int
+    def __init__(self, limit: _Optional[str] = ..., current: _Optional[int] = ..., pending: _Optional[int] = ..., requested: _Optional[int] = ..., maximum: _Optional[int] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("strategy", "node", "degraded", "nodes", "reasons")
+    __slots__ = ("strategy", "node", "degraded", "nodes", "reasons", "over_limit")
     class ReasonsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -202,15 +229,17 @@ class ExplainResponse(_message.Message):
     DEGRADED_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    OVER_LIMIT_FIELD_NUMBER: _ClassVar[int]
     strategy: str
     node: Node
     degraded: bool
     nodes: _containers.RepeatedCompositeFieldContainer[NodeExplanation]
     reasons: _containers.ScalarMap[str, int]
-    def __init__(self, strategy: _Optional[str] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., degraded: _Optional[bool] = ..., nodes: _Optional[_Iterable[_Union[NodeExplanation, _Mapping]]] = ..., reasons: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    over_limit: OverLimit
+    def __init__(self, strategy: _Optional[str] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., degraded: _Optional[bool] = ..., nodes: _Optional[_Iterable[_Union[NodeExplanation, _Mapping]]] = ..., reasons: _Optional[_Mapping[str, int]] = ..., over_limit: _Optional[_Union[OverLimit, _Mapping]] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("candidates", "reasons")
+    __slots__ = ("candidates", "reasons", "over_limit")
     class ReasonsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -220,9 +249,11 @@ class Refusal(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    OVER_LIMIT_FIELD_NUMBER: _ClassVar[int]
     candidates: int
     reasons: _containers.ScalarMap[str, int]
-    def __init__(self, candidates: _Optional[int] = ..., reasons: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    over_limit: OverLimit
+    def __init__(self, candidates: _Optional[int] = ..., reasons: _Optional[_Mapping[str, int]] = ..., over_limit: _Optional[_Union[OverLimit, _Mapping]] = ...) -> None: ...
 
 class Conflict(_message.Message):
     __slots__ = ("reservation",)
