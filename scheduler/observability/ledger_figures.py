@@ -34,13 +34,15 @@ class LedgerFigures:
 
 
 class LedgerCollector(Collector):
-    """Shows the latest reading; before the first one, only what is always there."""
+    """Shows the latest reading. Without one it shows nothing: a figure that is not known must not look like one."""
 
     def __init__(self) -> None:
-        self.figures = LedgerFigures()
+        self.figures: LedgerFigures | None = None
 
     def collect(self) -> Iterator[Metric]:
         figures = self.figures
+        if figures is None:
+            return
         yield _observed_nodes(figures.nodes)
         yield from _pending_by_node(figures.nodes)
         yield from _open_reservations(figures.open_reservations)

@@ -2,22 +2,25 @@
 
 One `Metrics` belongs to one process and has its own registry; nothing is global. Calls are observed
 as they happen. What belongs to the whole domain (nodes, pending totals, groups, counters) is read
-from the ledger now and then and shown here by `show`; see `scheduler.service.overview`.
+from the ledger now and then and shown here by `show`; see `scheduler.service.overview`. docs/metrics.md
+lists every family, and a test holds it to this.
 """
 
 from __future__ import annotations
 
 import asyncio
+import platform
 from types import TracebackType
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from scheduler.errors import NoNodes, SchedulerError
 from scheduler.observability.ledger_figures import LedgerCollector, LedgerFigures
+from scheduler.observability.page import PAGE_CONTENT_TYPE, page_of
+from scheduler.observability.store_figures import StoreCollector, StoreFigures
 
-PAGE_CONTENT_TYPE = CONTENT_TYPE_LATEST
+__all__ = ["BUCKETS_SECONDS", "PAGE_CONTENT_TYPE", "LedgerCall", "Metrics", "refusal_reason", "status_label"]
 
 # AgentENV's buckets: the longest creates take minutes.
 BUCKETS_SECONDS = (
@@ -145,8 +148,23 @@ class Metrics:
         )
         self._in_flight = Gauge("agentenv_scheduler_http_in_flight", "HTTP requests being answered", registry=registry)
         self._shed = counter("agentenv_scheduler_http_shed_total", "HTTP requests refused early under load")
+        self._build = Gauge(
+            "agentenv_scheduler_build_info",
+            "1, with what runs as labels",
+            ("version", "python_version"),
+            registry=registry,
+        )
+        self._ready = Gauge(
+            "agentenv_scheduler_ready", "1 while this replica may be sent traffic, as /readyz says", registry=registry
+        )
+        self._ledger_up = Gauge(
+            "agentenv_scheduler_ledger_up", "1 while the ledger answers this replica", registry=registry
+        )
         self._collector = LedgerCollector()
+        self._store = StoreCollector()
         registry.register(self._collector)
+        registry.register(self._store)
+        ProcessCollector(registry=registry)
 
     def observe_rpc(self, rpc: str, status: str, seconds: float) -> None:
         """One gRPC call of `scheduler.v1`; `status` as `status_label` says it."""
@@ -192,8 +210,22 @@ class Metrics:
     def set_settings_mismatch(self, mismatch: bool) -> None:
         self._settings_mismatch.set(int(mismatch))
 
-    def show(self, figures: LedgerFigures) -> None:
-        """The domain's figures, until the next call."""
+    def set_build(self, version: str) -> None:
+        """Once per process: what runs here."""
+        self._build.labels(version, platform.python_version()).set(1)
+
+    def set_ready(self, ready: bool) -> None:
+        self._ready.set(int(ready))
+
+    def set_ledger_up(self, up: bool) -> None:
+        self._ledger_up.set(int(up))
+
+    def watch_store(self, name: str, figures: StoreFigures) -> None:
+        """Shows from now on what this client of the ledger counts; `name` tells clients of one process apart."""
+        self._store.clients[name] = figures
+
+    def show(self, figures: LedgerFigures | None) -> None:
+        """The domain's figures, until the next call. None: they are not known, and not on the page."""
         self._collector.figures = figures
 
     def ledger_call(self, operation: str) -> LedgerCall:
@@ -202,7 +234,7 @@ class Metrics:
 
     def page(self) -> bytes:
         """The text Prometheus scrapes."""
-        return generate_latest(self.registry)
+        return page_of(self.registry)
 
 
 _STORE_ERROR_CODES = frozenset({"store_unavailable", "not_rebuilt", "overloaded", "deadline_exceeded", "internal"})

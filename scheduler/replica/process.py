@@ -69,12 +69,13 @@ class Replica:
                 membership = Membership(ledger, services, settings.ledger, settings.discovery, self.replica_id)
                 await self._try_to_join(membership)
                 self._membership = membership
+            await services.overview.begin()
             for listener in self.listeners:
                 await listener.start()
         except BaseException:
             await self._release(grace_seconds=0)
             raise
-        self._start_chores(ledger)
+        self._start_chores(ledger, services)
         self._tell_where(ledger)
 
     def ask_to_stop(self) -> None:
@@ -135,21 +136,23 @@ class Replica:
         except SchedulerError as error:
             log.warning("the ledger is not ready yet; trying on", code=error.code, detail=error.detail)
 
-    def _start_chores(self, ledger: Ledger) -> None:
+    def _start_chores(self, ledger: Ledger, services: Services) -> None:
+        chores = [
+            Chore("looking after readiness", 1_000, services.overview.look),
+            Chore("reading figures", 1_000, services.overview.refresh_when_due),
+        ]
         membership = self._membership
-        if membership is None:
-            return
-        chores = (
-            Chore("membership", 1_000, membership.step, retry_ms_max=3_000, hurry=ledger.client.guard.distrusted),
-            Chore("remembering discovery", 2_000, membership.remember_discovery),
-            Chore("sweeping", 500, sweeping(ledger)),
-            Chore("refreshing rows", 250, refreshing(ledger)),
-        )
+        if membership is not None:
+            chores += [
+                Chore("membership", 1_000, membership.step, retry_ms_max=3_000, hurry=ledger.client.guard.distrusted),
+                Chore("remembering discovery", 2_000, membership.remember_discovery),
+                Chore("sweeping", 500, sweeping(ledger)),
+                Chore("refreshing rows", 250, refreshing(ledger)),
+            ]
+            if ledger.upstream_bindings is not None:
+                refresh = upstream.refreshing(ledger.upstream_bindings, ledger.leases, self.replica_id)
+                chores.append(Chore("AgentENV's binding keys", upstream.INTERVAL_MS, refresh))
         self._chores = [asyncio.create_task(keep_doing(chore), name=chore.name) for chore in chores]
-        if ledger.upstream_bindings is not None:
-            refresh = upstream.refreshing(ledger.upstream_bindings, ledger.leases, self.replica_id)
-            chore = Chore("AgentENV's binding keys", upstream.INTERVAL_MS, refresh)
-            self._chores.append(asyncio.create_task(keep_doing(chore), name=chore.name))
         if self._discovery is not None:
             self._chores.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))
 

@@ -7,7 +7,7 @@ nodes.py          discovery, heartbeats, events, views
 bindings.py templates.py groups.py artifacts.py
 hints.py          what a sandbox API request asks for, read as AgentENV's gateway does or leniently
 readiness.py      may this replica be sent traffic, and why not
-overview.py       the domain's figures for the metrics page
+overview.py       the metrics page, kept true in the background
 checks.py reports.py requests.py    what may enter the ledger
 """
 

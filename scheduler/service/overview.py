@@ -1,45 +1,83 @@
-"""Reads the domain's figures from the ledger for the metrics, seldom enough to cost nothing."""
+"""Keeps the metrics page true in the background, so that a scrape asks the ledger nothing.
+
+`look` notices within seconds whether the ledger answers and whether this replica is ready. `refresh` reads the
+domain's figures every fifteen seconds, seldom enough to cost next to nothing. While the ledger is away its figures
+are off the page.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
-from scheduler.errors import SchedulerError
+from scheduler.errors import Overloaded, SchedulerError, StoreUnusable, WritesRefused
 from scheduler.observability.ledger_figures import LedgerFigures
-from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
+from scheduler.service.readiness import ReadinessService
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
 
-log = get_logger("scheduler.overview")
-
 # AgentENV counts its observed nodes as often.
 REFRESH_SECONDS = 15.0
+_BEGINNING_SECONDS = 1.0
+_SHARE_OF_TIME_READING = 20  # reading a large fleet takes at most one twentieth of the time
 
 
 class OverviewService:
-    """Keeps the ledger's part of the metrics page at most `refresh_seconds` old."""
+    """The metrics page, and the two background tasks behind it; each has one caller at a time."""
 
-    def __init__(self, ledger: Ledger, metrics: Metrics, refresh_seconds: float = REFRESH_SECONDS) -> None:
+    def __init__(self, ledger: Ledger, metrics: Metrics, readiness: ReadinessService) -> None:
         self._ledger = ledger
         self._metrics = metrics
-        self._refresh_seconds = refresh_seconds
-        self._read_at: float | None = None
-        self._reading = asyncio.Lock()
+        self._readiness = readiness
+        self._up = False
+        self._due_at = 0.0
 
-    async def page(self) -> bytes:
-        """The metrics page. An unreachable ledger leaves its last figures standing: a scrape never fails for it."""
-        async with self._reading:
-            now = asyncio.get_running_loop().time()
-            if self._read_at is None or now - self._read_at >= self._refresh_seconds:
-                self._read_at = now
-                try:
-                    await self.refresh()
-                except SchedulerError as error:
-                    log.warning("ledger figures not read", code=error.code, detail=error.detail)
+    def page(self) -> bytes:
+        """What Prometheus scrapes, from memory."""
         return self._metrics.page()
+
+    async def begin(self) -> None:
+        """Before the doors open: what can be known within a second, so that the first scrape finds it."""
+        await self.look()
+        with contextlib.suppress(SchedulerError, TimeoutError):
+            async with asyncio.timeout(_BEGINNING_SECONDS):
+                await self.refresh_when_due()
+
+    async def look(self) -> None:
+        """See whether this replica is ready and whether the ledger answers. Raises nothing: the page says it."""
+        ready, up = False, False
+        try:
+            await self._readiness.check()
+            ready = up = True
+        except (StoreUnusable, WritesRefused):
+            up = True  # it answers, but not as it must
+        except Overloaded:
+            up = self._up  # leaving; nobody asked the ledger
+        except SchedulerError:
+            pass
+        self._metrics.set_ready(ready)
+        self._metrics.set_ledger_up(up)
+        if up and not self._up:
+            self._due_at = 0.0
+        elif not up:
+            self._metrics.show(None)
+        self._up = up
+
+    async def refresh_when_due(self) -> None:
+        """Read the figures if they are old and the ledger answers. Figures that cannot be read are shown no longer."""
+        started = asyncio.get_running_loop().time()
+        if not self._up or started < self._due_at:
+            return
+        try:
+            await self.refresh()
+        except SchedulerError:
+            self._metrics.show(None)
+            raise
+        took = asyncio.get_running_loop().time() - started
+        self._due_at = started + max(REFRESH_SECONDS, _SHARE_OF_TIME_READING * took)
 
     async def refresh(self) -> None:
         """One reading of the ledger, shown from now on."""

@@ -59,6 +59,7 @@ class ReadinessService:
     def drain(self) -> None:
         """From now on not ready: the process finishes what it has and leaves."""
         self._draining = True
+        self._metrics.set_ready(False)
 
     @property
     def draining(self) -> bool:

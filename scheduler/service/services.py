@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler import __version__
 from scheduler.observability.metrics import Metrics
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
@@ -42,6 +43,11 @@ class Services:
 def build_services(ledger: Ledger, *, metrics: Metrics | None = None, lenient_hints: bool = True) -> Services:
     """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller says `strict`."""
     metrics = metrics if metrics is not None else Metrics()
+    metrics.set_build(__version__)
+    metrics.watch_store("ledger", ledger.client.statistics)
+    if ledger.client.reader is not ledger.client:
+        metrics.watch_store("reader", ledger.client.reader.statistics)
+    readiness = ReadinessService(ledger, metrics)
     return Services(
         placement=PlacementService(ledger.placements, metrics),
         nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs)),
@@ -51,7 +57,7 @@ def build_services(ledger: Ledger, *, metrics: Metrics | None = None, lenient_hi
         groups=GroupService(ledger.groups, metrics),
         artifacts=ArtifactService(ledger.artifacts, metrics),
         hints=HintService(lenient=lenient_hints),
-        readiness=ReadinessService(ledger, metrics),
-        overview=OverviewService(ledger, metrics),
+        readiness=readiness,
+        overview=OverviewService(ledger, metrics, readiness),
         metrics=metrics,
     )

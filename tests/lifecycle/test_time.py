@@ -113,8 +113,9 @@ async def test_a_reset_goes_by_the_servers_clock_and_ends_nothing_early(
 async def test_the_skew_is_exported(ledger: Ledger, clock: VirtualClock) -> None:
     clock.now_ms -= 1_500
     await ledger.settings.sign_of_life("replica")
-    page = await build_services(ledger).overview.page()
-    assert b"agentenv_scheduler_clock_skew_seconds 1.5" in page
+    overview = build_services(ledger).overview
+    await overview.refresh()
+    assert b"agentenv_scheduler_clock_skew_seconds 1.5" in overview.page()
 
 
 async def test_a_reset_of_a_right_clock_changes_nothing(ledger: Ledger, cluster: Cluster) -> None:

@@ -89,7 +89,9 @@ async def test_unknown_names_stand_until_a_higher_revision_takes_over(
         await services.readiness.check()
     with pytest.raises(StoreUnusable, match=what):
         await services.placement.schedule(ScheduleRequest())
-    assert b"agentenv_scheduler" in await services.overview.page()
+    await services.overview.look()
+    assert b"agentenv_scheduler_ready 0.0\n" in services.overview.page()
+    assert b"agentenv_scheduler_ledger_up 1.0\n" in services.overview.page()
     outcome = await ledger.settings.put(LedgerSettings(strategy=Strategy.RANDOM, revision=2), "replica")
     assert outcome.status == "written"
     await services.readiness.check()

@@ -37,6 +37,7 @@ from scheduler.errors import (
     SchedulerError,
     WritesRefused,
 )
+from scheduler.store.client import StoreStatistics
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
@@ -427,10 +428,14 @@ class FakeTime(FakePart):
 
 @dataclass
 class FakeClient:
-    """What readiness asks of the real one: nothing was refused."""
+    """What readiness and metrics ask of the real one: nothing was refused, nothing was sent."""
 
     withheld: CommandsWithheld | None = None
     writes_refused: WritesRefused | None = None
+
+    def __init__(self) -> None:
+        self.statistics = StoreStatistics()
+        self.reader = self
 
 
 @dataclass(frozen=True)

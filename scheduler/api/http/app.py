@@ -74,7 +74,7 @@ def create_metrics_app(services: Services) -> ASGIApp:
 
     async def metrics_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            page = Response(await services.overview.page(), media_type=PAGE_CONTENT_TYPE)
+            page = Response(services.overview.page(), media_type=PAGE_CONTENT_TYPE)
             await page(scope, receive, send)
 
     return metrics_app

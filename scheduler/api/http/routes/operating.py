@@ -41,7 +41,7 @@ async def readyz(call: Call) -> Any:
 async def metrics(call: Call) -> Any:
     if call.options.metrics_need_admin:
         identify(call, FOR_ADMINS)
-    return Response(await call.services.overview.page(), media_type=PAGE_CONTENT_TYPE)
+    return Response(call.services.overview.page(), media_type=PAGE_CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)

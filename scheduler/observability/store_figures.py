@@ -1,0 +1,51 @@
+"""What a replica's clients of the ledger count: attempts, retries, connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class StoreFigures(Protocol):
+    """`scheduler.store.client.StoreStatistics`."""
+
+    attempts: int
+    retries: int
+    failures: int
+    scripts_reloaded: int
+    relocations: int
+    backlog_slices: int
+    connections_in_use: int
+    waiting_for_connection: int
+
+
+_COUNTERS = (
+    ("attempts", "store_attempts", "Exchanges with the ledger's server that were begun"),
+    ("retries", "store_retries", "Attempts that failed and were repeated"),
+    ("failures", "store_failures", "Calls that failed for good, expected refusals of scripts not among them"),
+    ("scripts_reloaded", "store_scripts_reloaded", "Scripts that the server had forgotten and was sent again"),
+    ("relocations", "store_relocations", "Times the client looked for the ledger's server anew: a failover"),
+    ("backlog_slices", "store_backlog_slices", "Slices of backlog that calls of this replica worked off"),
+)
+_GAUGES = (
+    ("connections_in_use", "store_connections_in_use", "Connections to the ledger that carry a call"),
+    ("waiting_for_connection", "store_connections_awaited", "Calls that wait for a connection"),
+)
+
+
+class StoreCollector(Collector):
+    """`clients`: name → what it counts; `ledger` writes and decides, `reader` reads what may lag."""
+
+    def __init__(self) -> None:
+        self.clients: dict[str, StoreFigures] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for attribute, name, what in families:
+                family = kind(f"agentenv_scheduler_{name}", what, labels=["client"])
+                for client, figures in self.clients.items():
+                    family.add_metric([client], getattr(figures, attribute))
+                yield family
