@@ -6,6 +6,7 @@
 -- ARGV[2]: reservation_id
 -- ARGV[3]: reason  for people, may be ''
 -- ARGV[4]: tombstone_ms  how long to refuse a schedule that has not arrived; '' leaves no tombstone
+-- ARGV[5]: cause  caller | node_refused: the node would not create it, which counts against the node
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
 --        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
@@ -38,6 +39,10 @@ if reservation.sandbox_told == '1' and reservation.state ~= 'expired' and not re
   conflict = reservation.state == 'settled' and 'settled' or 'confirmed'
 elseif reservation.state == 'pending' then
   finish_reservation(reservation, 'cancelled', reason, now)
+  if ARGV[5] == 'node_refused' then
+    -- @include "include/avoidance"
+    note_refusal(reservation, now)
+  end
 end
 save_rows()
 close_clock(now)

@@ -70,6 +70,8 @@ if reservation.state == 'confirmed' and is_listed(reservation.node_id, sandbox_i
   finish_reservation(reservation, 'settled', 'listed', now)
 end
 bind(reservation.node_id, sandbox_id, now)
+-- @include "include/avoidance"
+note_creation(reservation, now)
 redis.call('HINCRBY', key('stats'), 'reservations_confirmed', 1)
 save_rows()
 close_clock(now)

@@ -50,7 +50,7 @@ expire_due(now, EXPIRY_SLICE)
 save_rows()
 local node_id, instance, sequence, digest = ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
-  'last_seen_ms', 'create_successes', 'allocated_cpu', 'allocated_memory_bytes', 'roster_digest', 'roster_edits',
+  'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu', 'allocated_memory_bytes', 'roster_digest', 'roster_edits',
   'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu', 'explained_any_memory')
 
 local listed_already = known.discovery == 'active' or known.discovery == 'lingering'
@@ -110,6 +110,15 @@ if credit then apply_credit(node_id, credit, generation, digest ~= '', now) end
 local row = new_row(node_id)
 local discovery = known.discovery == 'lingering' and 'lingering' or 'active'
 local over_limit = observe(row, discovery, ARGV[8], figures, false, read_observation_settings())
+local fails = first_report and 0 or figures.create_fails - tonumber(known.create_fails or '0')
+if known.avoid_level or known.trouble or fails > 0 then
+  -- @include "include/avoidance"
+  if first_report or restarted then
+    forgive(node_id)
+  else
+    note_outcomes(node_id, known, math.max(0, fails), figures.create_successes - tonumber(known.create_successes), now)
+  end
+end
 save_rows()
 
 local fields = {

@@ -20,8 +20,10 @@
 local MEMBER_OF = {
   r = { candidates = true, ready = true }, c = { candidates = true }, u = { unhealthy = true, last_resort = true },
   x = { unhealthy = true }, o = { over_limit = true }, l = { lingering = true }, w = { waiting = true },
+  R = { avoided = true, avoided_ready = true }, C = { avoided = true }, U = { unhealthy = true, avoided_last_resort = true },
 }
-local POOL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting' }
+local POOL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting',
+  'avoided', 'avoided_ready', 'avoided_last_resort' }
 local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused',
   'cpu_most', 'memory_most', 'count_most' }
 
@@ -41,8 +43,9 @@ local function recount_listing()
   if listed and not discovered then finding(subject, 'listing', 'is among the nodes but not discovered') end
   if listed and not row then finding(subject, 'row', 'is listed but has no row') end
   if row and not listed then finding(subject, 'row', 'has a row but is not listed') end
+  local member_of = row and (MEMBER_OF[pool_letter(row)] or MEMBER_OF[row.pool]) or {}
   for _, set in ipairs(POOL_SETS) do
-    local belongs = row ~= nil and MEMBER_OF[row.pool] ~= nil and MEMBER_OF[row.pool][set] == true
+    local belongs = member_of[set] == true
     if belongs and not score_in(set) then finding(subject, 'sets', 'is missing from ' .. set) end
     if not belongs and score_in(set) then finding(subject, 'sets', 'does not belong in ' .. set) end
   end
@@ -108,6 +111,15 @@ local function recount_capacity()
   end
 end
 
+-- A node that is avoided is watched, and says until when.
+local function recount_avoidance()
+  local watched = redis.call('ZSCORE', key('avoided_until'), node_id)
+  local level = redis.call('HGET', node_key(node_id), 'avoid_level')
+  if (watched ~= false) ~= (level ~= false) or (row and row.avoided and not watched) then
+    finding(subject, 'avoidance', 'is avoided at level ' .. shown(level) .. ', until ' .. shown(watched))
+  end
+end
+
 -- A node's CPU template takes part in its cluster's exactly as long as the node is observed.
 local function recount_cpu_config()
   local kept = as_table_of(node_key(node_id, 'cpu_config'), 'listed', 'cluster_id', 'digest')
@@ -125,6 +137,7 @@ recount_listing()
 recount_sightings()
 recount_row()
 recount_capacity()
+recount_avoidance()
 recount_cpu_config()
 if row and (row.pending_cpu ~= cpu or row.pending_memory ~= memory or row.pending_count ~= count) then
   finding(subject, 'pending', string.format('its row counts %d CPUs, %d bytes, %d sandboxes as pending; '

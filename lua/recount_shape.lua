@@ -16,6 +16,7 @@
 -- @include "include/findings"
 local SLICE = 500
 local LAG_MAX = 2000
+local AVOIDED_OF = { any = 'avoided', ready = 'avoided_ready', degraded = 'avoided_last_resort' }
 local SET_OF = { any = 'candidates', ready = 'ready', degraded = 'last_resort' }
 
 local name = ARGV[2]
@@ -53,6 +54,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
   end
 end
 local size, expected_size = redis.call('ZCARD', shape.key), redis.call('ZCARD', key(SET_OF[shape.variant]))
+expected_size = expected_size + redis.call('ZCARD', key(AVOIDED_OF[shape.variant]))
 if lag == 0 and size ~= expected_size then
   finding(subject, 'size', 'ranks ' .. integer(size) .. ' nodes of ' .. integer(expected_size))
 end

@@ -41,8 +41,8 @@ for _, cpu_capacity in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do
 end
 -- After a conversion they are entered with the rows, slice by slice.
 if redis.call('HEXISTS', KEYS[1], 'refresh_after') == 0 then equal('capacities of nodes', capacities, size('nodes')) end
-equal('candidates, unhealthy, over_limit, lingering and waiting together',
-  size('candidates') + size('unhealthy') + size('over_limit') + size('lingering') + size('waiting'), size('nodes'))
+equal('candidates, avoided, unhealthy, over_limit, lingering and waiting together',
+  size('candidates') + size('avoided') + size('unhealthy') + size('over_limit') + size('lingering') + size('waiting'), size('nodes'))
 equal('expiry and finished together', size('expiry') + size('finished'), size('reservations'))
 equal('groups:recent', size('groups:recent'), redis.call('HLEN', key('groups')))
 equal('artifact_scopes', sum_of(key('artifact_scopes')), size('artifacts'))

@@ -88,6 +88,9 @@ if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '
 if request.template_id ~= '' then
   fields[#fields + 1], fields[#fields + 2] = 'template_id', request.template_id
 end
+if request.group_key ~= '' then
+  fields[#fields + 1], fields[#fields + 2] = 'origin', request.group_key
+end
 if context.group then
   -- @include "include/commit_group"
   local remembered = commit_group_outcome(context.group, request, node_id, sequence, context)
@@ -102,6 +105,10 @@ local row = row_of(node_id)
 row.pending_cpu = row.pending_cpu + request.cpu
 row.pending_memory = row.pending_memory + context.shape.memory
 row.pending_count = row.pending_count + 1
+if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
+  -- @include "include/avoidance"
+  note_trial(node_id, now)
+end
 local old_member = rows[node_id].member
 local journal_length = save_rows()
 if context.indexed then advance_shape(context.shape, settings, now, node_id, old_member, journal_length) end

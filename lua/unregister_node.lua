@@ -30,7 +30,8 @@ if row and known.last_seen_ms then
   redis.call('DEL', node)
   redis.call('HSET', node, 'endpoint', known.endpoint, 'discovery', known.discovery)
   if known.self_registered then redis.call('HSET', node, 'self_registered', '1') end
-  for _, set in ipairs({ 'seen', 'silent' }) do redis.call('ZREM', key(set), node_id) end
+  for _, set in ipairs({ 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
+  row.avoided = nil
   observe(row, known.discovery, nil, nil, false, read_observation_settings())
   save_rows()
 end

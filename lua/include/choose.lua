@@ -1,14 +1,21 @@
 -- @include "include/choose_ranked"
 -- What the decision (include/decide) asks of candidates.
 
--- Whose turn it may be: the set that rotation walks, and the shape variant that ranking reads.
+-- Nobody is fresh, and somebody is unhealthy but within limits.
+local function is_last_resort()
+  local function count(set) return redis.call('ZCARD', key(set)) end
+  return count('candidates') == 0 and count('avoided') == 0 and count('over_limit') == 0 and count('waiting') == 0
+    and count('last_resort') + count('avoided_last_resort') > 0
+end
+
+-- Whose turn it may be: the set that rotation walks, the one it walks when nobody in it will do, and the shape
+-- variant that ranking reads.
 local function find_candidates(context)
-  context.set, context.variant, context.degraded = 'candidates', 'any', false
+  context.set, context.second, context.variant, context.degraded = 'candidates', 'avoided', 'any', false
   if context.settings.strategy == 'grouped_round_robin' then
-    context.set, context.variant = 'ready', 'ready'
-  elseif redis.call('ZCARD', key('candidates')) == 0 and redis.call('ZCARD', key('last_resort')) > 0
-    and redis.call('ZCARD', key('over_limit')) == 0 and redis.call('ZCARD', key('waiting')) == 0 then
-    context.set, context.variant, context.degraded = 'last_resort', 'degraded', true
+    context.set, context.second, context.variant = 'ready', 'avoided_ready', 'ready'
+  elseif is_last_resort() then
+    context.set, context.second, context.variant, context.degraded = 'last_resort', 'avoided_last_resort', 'degraded', true
   end
 end
 

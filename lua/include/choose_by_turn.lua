@@ -13,17 +13,20 @@ local function head_of_index()
   return node_id and accepts(node_id) and node_id or nil
 end
 
+-- Avoided nodes come when nobody else will do. The index holds them too, behind all others that fit.
+local function otherwise(cursor)
+  return head_of_index() or (context.avoiding and rotate(context.second, cursor, accepts)) or nil
+end
+
 local function next_in_turn(name)
   if context.located then return context.next_located(context.cursors[name]) end
-  local node_id = rotate(context.set, context.cursors[name], accepts)
-  return node_id or head_of_index()
+  return rotate(context.set, context.cursors[name], accepts) or otherwise(context.cursors[name])
 end
 
 local function by_chance()
   local node_id = pick_random(context.set, request.entropy, request.excluded)
-  if not node_id or accepts(node_id) then return node_id end
-  node_id = rotate(context.set, node_id, accepts)
-  return node_id or head_of_index()
+  if node_id and accepts(node_id) then return node_id end
+  return (node_id and rotate(context.set, node_id, accepts)) or otherwise(node_id)
 end
 
 local function choose_unranked()

@@ -21,7 +21,16 @@ if redis.call('ZCOUNT', key('expiry'), '-inf', now_ms) > 0 then
   save_rows()
 end
 
+-- Who refuses what it is given; the next one that may be tried again stands first.
+local avoided = redis.call('ZRANGE', key('avoided_until'), '0', '0', 'WITHSCORES')
+if avoided[1] and tonumber(avoided[2]) <= now then
+  -- @include "include/avoidance"
+  readmit_avoided(now)
+  save_rows()
+end
+
 local context = { settings = settings, cursors = cursors, now = now, admits = settings.admits and request.creation }
+context.avoiding = avoided[1] ~= nil
 local ranked = settings.strategy == 'least_loaded'
 find_candidates(context)
 if settings.strategy == 'grouped_round_robin' then read_group_settings(settings) end

@@ -17,7 +17,9 @@ local function standing(row, known, shape, settings, now)
   if stale and (row.pool == 'r' or row.pool == 'c' or row.pool == 'o') then return 'unhealthy' end
   if STANDING[row.pool] then return STANDING[row.pool] end
   if settings.strategy == 'grouped_round_robin' and row.pool ~= 'r' then return 'not_ready' end
-  return shape.creation and obstacle(row, shape, settings, settings.admits) or ''
+  local reason = shape.creation and obstacle(row, shape, settings, settings.admits)
+  if not reason and row.avoided and now < (tonumber(known.avoided_until_ms or '') or 0) then reason = 'avoided' end
+  return reason or ''
 end
 
 -- Projected load by capacity in each dimension; '' where the capacity is not known.

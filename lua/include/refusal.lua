@@ -29,8 +29,10 @@ local function refusal(request, context)
     lingering = count('lingering'), over_limit = count('over_limit'), unhealthy = count('unhealthy'),
     not_ready = count('waiting'), excluded = 0,
   }
-  if context.degraded then reasons.unhealthy = reasons.unhealthy - count('last_resort') end
-  if context.set == 'ready' then reasons.not_ready = reasons.not_ready + count('candidates') - count('ready') end
+  if context.degraded then reasons.unhealthy = reasons.unhealthy - count('last_resort') - count('avoided_last_resort') end
+  if context.set == 'ready' then reasons.not_ready = reasons.not_ready + count('candidates') - count('ready')
+      + count('avoided') - count('avoided_ready')
+  end
   for node_id in pairs(request.excluded) do
     local row = row_of(node_id)
     if row and holds_pool(context.variant, row.pool) then reasons.excluded = reasons.excluded + 1 end
@@ -48,7 +50,7 @@ local function refusal(request, context)
     end
   else
     -- Without admission only a total that the ledger could not hold keeps a candidate out.
-    reasons.insufficient_memory = count(context.set) - reasons.excluded - limit
+    reasons.insufficient_memory = count(context.set) + count(context.second) - reasons.excluded - limit
   end
   local exceeded = {}
   if reasons.over_limit > 0 then

@@ -5,7 +5,8 @@
 --   pending_cpu,pending_memory,pending_count[,cpu_most,memory_most,count_most]
 -- Capacities are effective ones (-1: not known), loads are active + paused, memory is bytes.
 -- pool: r ready, c connecting, u unhealthy, x unhealthy and over a limit, o over a limit,
---       l lingering, w waiting (known before the ledger was lost, not heard of since).
+--       l lingering, w waiting (known before the ledger was lost, not heard of since);
+--       in capitals: the node refuses what it is given, and is avoided for a while (include/avoidance).
 -- The last three stand where node_resource_limit bounds what a creation may bring the node to (include/limits):
 -- CPU load and memory load with what is pending, and sandboxes starting, running and pending; -1: no bound.
 --
@@ -19,7 +20,7 @@ local function parse_row(text)
   local pool, cpu_capacity, memory_capacity, cpu_load, memory_load, starting, running, paused,
     pending_cpu, pending_memory, pending_count, bounds = string.match(text, ROW)
   local row = {
-    pool = pool,
+    pool = string.lower(pool), avoided = pool < 'a' or nil,
     cpu_capacity = tonumber(cpu_capacity), memory_capacity = tonumber(memory_capacity),
     cpu_load = tonumber(cpu_load), memory_load = tonumber(memory_load),
     starting = tonumber(starting), running = tonumber(running), paused = tonumber(paused),
@@ -34,8 +35,13 @@ local function parse_row(text)
   return row
 end
 
+-- The pool as rows and sets have it.
+local function pool_letter(row)
+  return row.avoided and string.upper(row.pool) or row.pool
+end
+
 local function format_row(row)
-  local text = string.format('%s,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', row.pool,
+  local text = string.format('%s,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', pool_letter(row),
     row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load, row.starting,
     row.running, row.paused, row.pending_cpu, row.pending_memory, row.pending_count)
   if not row.bounded then return text end
@@ -55,7 +61,7 @@ local function row_of(node_id)
   local text = redis.call('HGET', key('loads'), node_id)
   local row = text and parse_row(text) or nil
   rows[node_id] = {
-    row = row, text = text, pool = row and row.pool, member = row and row_member(row, node_id),
+    row = row, text = text, pool = row and pool_letter(row), member = row and row_member(row, node_id),
     cpu_capacity = row and row.cpu_capacity, memory_capacity = row and row.memory_capacity,
   }
   row_order[#row_order + 1] = node_id
@@ -66,9 +72,11 @@ local function move_pool(node_id, from, to)
   local sets = {
     r = { 'candidates', 'ready' }, c = { 'candidates' }, u = { 'unhealthy', 'last_resort' },
     x = { 'unhealthy' }, o = { 'over_limit' }, l = { 'lingering' }, w = { 'waiting' },
+    R = { 'avoided', 'avoided_ready' }, C = { 'avoided' }, U = { 'unhealthy', 'avoided_last_resort' },
   }
-  for _, name in ipairs(sets[from] or {}) do redis.call('ZREM', key(name), node_id) end
-  for _, name in ipairs(sets[to] or {}) do redis.call('ZADD', key(name), 0, node_id) end
+  local function sets_of(pool) return pool and (sets[pool] or sets[string.lower(pool)]) or {} end
+  for _, name in ipairs(sets_of(from)) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs(sets_of(to)) do redis.call('ZADD', key(name), 0, node_id) end
 end
 
 local function trim_journal(length)
@@ -101,7 +109,7 @@ local function save_rows()
       else
         redis.call('HDEL', key('loads'), node_id)
       end
-      local pool = row and row.pool
+      local pool = row and pool_letter(row)
       if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
       if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
         move_capacity(node_id, known, row)

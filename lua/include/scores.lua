@@ -1,8 +1,10 @@
 -- @include "include/rows"
 -- The rank of a node for a request shape, as one number:
---   projected pressure, by class: known fit < unknown fit < unfit for CPU < unfit for memory < over a limit.
+--   projected pressure, by class: known fit < unknown fit < avoided < unfit for CPU < unfit for memory < over a limit.
 -- Classes are scaled by powers of two, which keeps pressures exact within a class: equal ones stay equal.
 local UNKNOWN = 2 ^ 400
+local AVOIDED = 2 ^ 430
+local AVOIDED_UNKNOWN = 2 ^ 495
 local UNFIT_CPU = 2 ^ 600
 local UNFIT_MEMORY = 2 ^ 800
 local OVER_LIMIT = 2 ^ 960
@@ -70,6 +72,7 @@ local function score_of(row, shape, settings)
   local unknown = row.pool == 'c' or not (cpu or memory)
     or (not cpu and row.pending_cpu + shape.cpu > 0)
     or (not memory and row.pending_memory + shape.memory > 0)
+  if row.avoided then return unknown and AVOIDED_UNKNOWN or math.max(pressure, 2 ^ -25) * AVOIDED, nil end
   return unknown and UNKNOWN or pressure, nil
 end
 

@@ -21,7 +21,7 @@ from scheduler.config.groups import (
     StoreSettings,
     TlsSettings,
 )
-from scheduler.domain.settings import GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettings, NodeResourceLimit
 
 
 def assemble(values: Mapping[str, Any]) -> Settings:
@@ -93,6 +93,12 @@ def _ledger(values: Mapping[str, Any]) -> LedgerSettings:
             **{limit.name: values[f"node_resource_limit.{limit.name}"] for limit in fields(NodeResourceLimit)}
         ),
         limits=values["compat.limits"],
+        avoid=AvoidSettings(
+            refusals=values["avoid.refusals"],
+            first_ms=values["avoid.first"],
+            longest_ms=values["avoid.longest"],
+            share_percent=values["avoid.share"],
+        ),
         groups=GroupSettings(
             **{budget.name: values[f"grouped_round_robin.{budget.name}"] for budget in fields(GroupSettings)}
         ),

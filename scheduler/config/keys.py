@@ -114,6 +114,17 @@ _LIMITS = tuple(
     )
 )
 
+_AVOID = (
+    Key("avoid.refusals", integer(0, UINT32_MAX), _ledger.avoid.refusals,
+        "A node that refuses or fails as many creations in a report or a second, and more than succeed, is avoided: "
+        "chosen only when nothing else fits; 0 = never."),
+    Key("avoid.first", duration(), _ledger.avoid.first_ms,
+        "For how long, before it is tried with one creation; doubled each time that is refused too."),
+    Key("avoid.longest", duration(), _ledger.avoid.longest_ms, "How long at most."),
+    Key("avoid.share", integer(0, 100), _ledger.avoid.share_percent,
+        "Of the nodes that may be chosen, how many percent are avoided at once at most; one always may be."),
+)  # fmt: skip
+
 _TIME = (
     Key("report_ttl", duration(default_instead_of_none_ms=_ledger.report_ttl_ms), _ledger.report_ttl_ms,
         "A node silent for longer is unhealthy."),
@@ -223,6 +234,7 @@ _PROCESS = (
 SECTIONS: dict[str, tuple[Key, ...]] = {
     "Placing": _PLACING,
     "Limits of a node": _LIMITS,
+    "Nodes that refuse": _AVOID,
     "Time": _TIME,
     "The ledger": _LEDGER,
     "The fleet": _FLEET,

@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+class CancelCause(StrEnum):
+    """Why a reservation is cancelled: its caller gave it up, or the node would not create the sandbox. The latter
+    counts against the node."""
+
+    CALLER = "caller"
+    NODE_REFUSED = "node_refused"
+
+
 class ReservationState(StrEnum):
     PENDING = "pending"
     CONFIRMED = "confirmed"

@@ -65,6 +65,17 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AvoidSettings:
+    """When a node that refuses creations is avoided: after so many `refusals` (0: never), for `first_ms` and twice as
+    long each time it refuses again, up to `longest_ms`; at most `share_percent` of the nodes at once, rounded up."""
+
+    refusals: int = 3
+    first_ms: int = 1_000
+    longest_ms: int = 30_000
+    share_percent: int = 33
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`:
     nothing is excluded in that dimension and ranking uses advertised capacity."""
@@ -79,6 +90,7 @@ class LedgerSettings:
     overcommit_memory: int | None = 1000
     node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
     limits: Limits = Limits.PENDING
+    avoid: AvoidSettings = field(default_factory=AvoidSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     cold_default_cpu_count: int = 0
     cold_default_memory_mb: int = 0

@@ -48,6 +48,7 @@ _KINDS = (
     *(KeyKind(name, "zset") for name in ("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering")),
     *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),
+    *(KeyKind(name, "zset") for name in ("avoided", "avoided_ready", "avoided_last_resort", "avoided_until")),
     *(KeyKind(name, "list") for name in ("journal", "artifact_leftovers")),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
     KeyKind("conversion", "hash"),
@@ -71,6 +72,7 @@ _KINDS = (
     KeyKind("cpu_config_counts:{}", "hash", Bound.JUDGED),
     KeyKind("cpu_config_result:{}", "hash", Bound.JUDGED),
     KeyKind("lease:{}", "hash", Bound.TTL),
+    KeyKind("refused:{}", "string", Bound.TTL),
     KeyKind("scratch:{}", "string or hash or list or set or zset", Bound.TTL),
 )
 KEY_TABLE: Mapping[str, KeyKind] = {kind.name: kind for kind in _KINDS}

@@ -33,7 +33,10 @@ BINDINGS_AT_ONCE = 200
 ARTIFACTS_AT_ONCE = 200
 GROUP_ATTEMPTS = 5
 
-_NODE_LISTS = ("nodes", "candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering", "over_limit")
+_NODE_LISTS = (
+    *("nodes", "candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering", "over_limit"),
+    *("avoided", "avoided_ready", "avoided_last_resort", "avoided_until"),
+)
 _SIGHTINGS = ("seen", "silent")
 
 

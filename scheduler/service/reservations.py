@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from scheduler.domain.limits import PAGE_DEFAULT
-from scheduler.domain.reservation import Reservation, ReservationResult, ReservationState
+from scheduler.domain.reservation import CancelCause, Reservation, ReservationResult, ReservationState
 from scheduler.errors import Conflict, NotFound, SchedulerError
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
@@ -65,17 +65,21 @@ class ReservationService:
             self._metrics.count_unbound()
         return result
 
-    async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
+    async def cancel(
+        self, reservation_id: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
         """Nothing was created: the capacity is free for every replica in the same instant."""
         reservation_id = clean_id("reservation_id", reservation_id)
         reason = clean_text("reason", reason)
-        return await self._call("cancel", reservation_id, None, self._store.cancel(reservation_id, reason))
+        return await self._call("cancel", reservation_id, None, self._store.cancel(reservation_id, reason, cause))
 
-    async def cancel_by_key(self, caller: str, key: str, reason: str = "") -> ReservationResult:
+    async def cancel_by_key(
+        self, caller: str, key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
         """The same by the caller's own key; before the schedule has arrived it leaves a tombstone."""
         key = clean_idempotency_key("idempotency_key", key)
         reason = clean_text("reason", reason)
-        return await self._call("cancel_by_key", None, None, self._store.cancel_by_key(caller, key, reason))
+        return await self._call("cancel_by_key", None, None, self._store.cancel_by_key(caller, key, reason, cause))
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
         """The deadline of a pending one moves to `ttl_ms` from now."""

@@ -82,6 +82,13 @@ class Keys:
     shape = _KeyById("shape:{}")  # <cpu>:<memory_mb>, as the scripts write it
     journal = _Key("journal")
 
+    # Nodes that refuse what they are given: chosen when nobody else will do.
+    avoided = _Key("avoided")
+    avoided_ready = _Key("avoided_ready")
+    avoided_last_resort = _Key("avoided_last_resort")
+    avoided_until = _Key("avoided_until")
+    refused = _KeyById("refused:{}")  # <caller>|<image or template>
+
     # What each node could hold if it were empty, by its effective CPU capacity.
     capacities = _Key("capacities")
     capacity = _KeyById("capacity:{}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.domain.reservation import OpenReservations, Reservation, ReservationResult, ReservationState
+from scheduler.domain.reservation import CancelCause, OpenReservations, Reservation, ReservationResult, ReservationState
 from scheduler.errors import Conflict
 from scheduler.store import codec
 from scheduler.store.runner import Runner, missing, unexpected
@@ -73,13 +73,17 @@ class ReservationStore:
             await self._upstream.follow([sandbox_id])
         return result
 
-    async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
-        return await self._decide("cancel_reservation", reservation_id, reason, "")
+    async def cancel(
+        self, reservation_id: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
+        return await self._decide("cancel_reservation", reservation_id, reason, "", cause.value)
 
-    async def cancel_by_key(self, caller: str, idempotency_key: str, reason: str = "") -> ReservationResult:
+    async def cancel_by_key(
+        self, caller: str, idempotency_key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
         """Cancel by the key its schedule carries, whether that has arrived or not."""
         reservation_id = codec.keyed_reservation_id(caller, idempotency_key)
-        return await self._decide("cancel_reservation", reservation_id, reason, TOMBSTONE_MS)
+        return await self._decide("cancel_reservation", reservation_id, reason, TOMBSTONE_MS, cause.value)
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
         return await self._decide("renew_reservation", reservation_id, ttl_ms)

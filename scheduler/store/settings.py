@@ -11,6 +11,7 @@ from hashlib import blake2b
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import (
     Admission,
+    AvoidSettings,
     GroupPlacement,
     GroupSettings,
     LedgerSettings,
@@ -80,6 +81,10 @@ def encode(settings: LedgerSettings) -> dict[str, str]:
         "max_open_groups": str(groups.max_open_groups),
         "cold_default_cpu_count": str(settings.cold_default_cpu_count),
         "cold_default_memory_mb": str(settings.cold_default_memory_mb),
+        "avoid_refusals": str(settings.avoid.refusals),
+        "avoid_first_ms": str(settings.avoid.first_ms),
+        "avoid_longest_ms": str(settings.avoid.longest_ms),
+        "avoid_share_percent": str(settings.avoid.share_percent),
         "templates_learn": str(int(settings.templates_learn)),
         "artifact_store_capacity": str(settings.artifact_store_capacity),
         "artifact_lookup_node_limit": str(settings.artifact_lookup_node_limit),
@@ -121,6 +126,12 @@ def _decode(found: Mapping[str, str]) -> LedgerSettings:
         overcommit_memory=overcommit(found["overcommit_memory"]),
         node_resource_limit=NodeResourceLimit(**limits),
         limits=Limits(found["limits"]),
+        avoid=AvoidSettings(
+            refusals=int(found["avoid_refusals"]),
+            first_ms=int(found["avoid_first_ms"]),
+            longest_ms=int(found["avoid_longest_ms"]),
+            share_percent=int(found["avoid_share_percent"]),
+        ),
         groups=GroupSettings(
             max_sandbox_count=int(found["group_max_sandbox_count"]),
             max_cpu_count=int(found["group_max_cpu_count"]),

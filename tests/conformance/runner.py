@@ -152,7 +152,16 @@ class Runner:
         await self.driver.confirm(self.named[step["reservation"]], step["sandbox"])
 
     async def op_cancel(self, step: Step) -> None:
-        await self.driver.cancel(self.named[step["reservation"]])
+        await self.driver.cancel(self.named[step["reservation"]], step.get("cause", "caller"))
+
+    async def op_refused(self, step: Step) -> None:
+        """`count` creations in turn, each placed on `node`, and refused there."""
+        for _ in range(step.get("count", 1)):
+            placed = await self._schedule({**step, "lifecycle": "explicit"})
+            if placed.node_id != step["node"]:
+                raise CaseFailed(f"placed on {placed.node_id}")
+            assert placed.reservation_id is not None
+            await self.driver.cancel(placed.reservation_id, "node_refused")
 
     async def op_expect_pending(self, step: Step) -> None:
         pending = await self.driver.pending(step["node"])

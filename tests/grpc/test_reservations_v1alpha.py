@@ -154,6 +154,22 @@ async def test_cancel_frees_at_once_by_id_and_by_key(port: Port) -> None:
     assert (await port.reservations.Reserve(cold(4))).reservation.cpu_count == 4
 
 
+async def test_a_node_that_refuses_is_avoided_whichever_way_it_is_told(port: Port) -> None:
+    for number in range(3):
+        key = f"k{number}"
+        placed = await port.reservations.Reserve(cold(1, idempotency_key=key))
+        target = {"idempotency_key": key} if number else {"reservation_id": placed.reservation.reservation_id}
+        await port.reservations.Cancel(v1alpha.CancelRequest(**target, cause=v1alpha.CANCEL_CAUSE_NODE_REFUSED))
+    node = await port.services.nodes.get("a")
+    assert (node.eligible, node.ineligible_reason) == (False, "avoided")
+    assert (await port.reservations.Reserve(cold(1))).node.node_id == "a"  # nothing else fits
+    wrong = v1alpha.CancelRequest(reservation_id="r", cause=7)
+    assert await refusal(port.reservations.Cancel(wrong)) == (
+        "INVALID_ARGUMENT",
+        "cause must be caller or node_refused",
+    )
+
+
 async def test_a_key_answers_the_same_reservation_and_conflicts_when_it_is_cancelled(port: Port) -> None:
     first = await port.reservations.Reserve(cold(idempotency_key="k1"))
     again = await port.reservations.Reserve(cold(idempotency_key="k1"))

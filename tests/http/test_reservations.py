@@ -155,3 +155,16 @@ async def test_an_unknown_reservation_is_not_found(api: httpx.AsyncClient, call:
     body = {"/confirm": {"sandbox_id": "s"}, "/renew": {"ttl": "1m"}}.get(call, {})
     answer = await (api.post(path, json=body) if call else api.get(path))
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+async def test_a_node_that_refuses_is_avoided_whichever_way_it_is_told(api: httpx.AsyncClient, node_a: str) -> None:
+    for number in range(3):
+        placed = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers={"Idempotency-Key": f"k{number}"})
+        reservation_id = placed.json()["reservation"]["reservation_id"]
+        path = "/v1/reservations/cancel" if number else f"/v1/reservations/{reservation_id}/cancel"
+        told = {"idempotency_key": f"k{number}"} if number else {"reason": "no disk"}
+        assert (await api.post(path, json={**told, "cause": "node_refused"})).status_code == 200
+    node = (await api.get(f"/v1/nodes/{node_a}")).json()
+    assert (node["eligible"], node["ineligible_reason"], node["status"]) == (False, "avoided", "ready")
+    wrong = await api.post("/v1/reservations/r/cancel", json={"cause": "the moon"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "cause")

@@ -77,6 +77,12 @@ BREAKS = [
         ("ZADD", k.capacities, 7, "7")]),
     breaking("capacities that are not listed", "is not listed in capacities", lambda k, b: [
         ("ZADD", k.capacity("7"), 7, "ghost")]),
+    breaking("an avoided node nobody watches", "node a is avoided at level 1, until nothing", lambda k, b: [
+        ("HSET", k.node("a"), "avoid_level", 1)]),
+    breaking("a stranger that is watched", "node ghost is avoided at level nothing, until 7", lambda k, b: [
+        ("ZADD", k.avoided_until, 7, "ghost")]),
+    breaking("a stranger among the avoided", "node ghost does not belong in avoided", lambda k, b: [
+        ("ZADD", k.avoided, 0, "ghost")]),
     breaking("a pool the report contradicts", "node a is in pool r", lambda k, b: [
         ("HSET", k.node("a"), "status", "unhealthy")]),
     breaking("a limit nobody exceeds", "exceeds nothing, noted: max_sandbox_count", lambda k, b: [

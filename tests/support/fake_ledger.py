@@ -22,7 +22,7 @@ from scheduler.domain.node import (
     P2pEndpoint,
 )
 from scheduler.domain.placement import Decision, Explanation, NodeExplanation, ScheduleRequest, Strategy
-from scheduler.domain.reservation import OpenReservations, Reservation, ReservationResult, ReservationState
+from scheduler.domain.reservation import CancelCause, OpenReservations, Reservation, ReservationResult, ReservationState
 from scheduler.domain.sandbox import ArtifactKey, Binding, PlacementGroup, SandboxEvent, Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import (
@@ -287,7 +287,9 @@ class FakeReservations(FakePart):
         self.ledger.bindings.by_id[sandbox_id] = Binding(sandbox_id, node.address, self.ledger.now_ms)
         return ReservationResult(reservation, orphaned=orphaned)
 
-    async def cancel(self, reservation_id: str, reason: str = "") -> ReservationResult:
+    async def cancel(
+        self, reservation_id: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
         reservation = await self.get(reservation_id)
         if reservation.state is ReservationState.CONFIRMED:
             raise Conflict("it was confirmed", reservation=reservation)
@@ -295,7 +297,9 @@ class FakeReservations(FakePart):
             return ReservationResult(reservation, replayed=True)
         return ReservationResult(self._put(replace(reservation, state=ReservationState.CANCELLED, reason=reason)))
 
-    async def cancel_by_key(self, caller: str, key: str, reason: str = "") -> ReservationResult:
+    async def cancel_by_key(
+        self, caller: str, key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
         return await self.cancel(self.id_of(caller, key), reason)
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:

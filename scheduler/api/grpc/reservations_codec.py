@@ -10,13 +10,18 @@ from scheduler.api.grpc.answering import invalid
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Explanation, Hint, HintKind, NodeExplanation, ScheduleRequest
-from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
+from scheduler.domain.reservation import CancelCause, Lifecycle, Reservation, ReservationState
 
 _KINDS = {v1alpha.Hint.KIND_COLD_SANDBOX: HintKind.COLD_SANDBOX, v1alpha.Hint.KIND_SANDBOX: HintKind.SANDBOX}
 _LIFECYCLES = {
     v1alpha.LIFECYCLE_UNSPECIFIED: Lifecycle.EXPLICIT,
     v1alpha.LIFECYCLE_EXPLICIT: Lifecycle.EXPLICIT,
     v1alpha.LIFECYCLE_HEARTBEAT: Lifecycle.HEARTBEAT,
+}
+_CAUSES = {
+    v1alpha.CANCEL_CAUSE_UNSPECIFIED: CancelCause.CALLER,
+    v1alpha.CANCEL_CAUSE_CALLER: CancelCause.CALLER,
+    v1alpha.CANCEL_CAUSE_NODE_REFUSED: CancelCause.NODE_REFUSED,
 }
 _WIRE_LIFECYCLES = {
     Lifecycle.EXPLICIT: v1alpha.LIFECYCLE_EXPLICIT,
@@ -42,6 +47,12 @@ def schedule_request_from(request: v1alpha.ReserveRequest, caller: str) -> Sched
         idempotency_key=request.idempotency_key or None,
         caller=caller,
     )
+
+
+def cancel_cause_from(request: v1alpha.CancelRequest) -> CancelCause:
+    if request.cause not in _CAUSES:
+        raise invalid("cause must be caller or node_refused")
+    return _CAUSES[request.cause]
 
 
 def _hint_from(hint: v1alpha.Hint) -> Hint:

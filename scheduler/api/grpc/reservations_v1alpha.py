@@ -70,9 +70,10 @@ class ReservationsV1Alpha:
         reservation_id, key = trim(request.reservation_id), request.idempotency_key
         if not reservation_id and not key:
             raise invalid("reservation_id or idempotency_key is required")
+        cause = codec.cancel_cause_from(request)
         if reservation_id:
-            return _answer(await self._services.reservations.cancel(reservation_id, request.reason))
-        return _answer(await self._services.reservations.cancel_by_key(CALLER, key, request.reason))
+            return _answer(await self._services.reservations.cancel(reservation_id, request.reason, cause))
+        return _answer(await self._services.reservations.cancel_by_key(CALLER, key, request.reason, cause))
 
     async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:
         reservation_id = trim(request.reservation_id)

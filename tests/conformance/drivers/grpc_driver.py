@@ -107,9 +107,10 @@ class GrpcDriver(ServicesDriver):
         with refusals(conflicts=True):
             await self.reservations.Confirm(request)
 
-    async def cancel(self, reservation_id: str) -> None:
+    async def cancel(self, reservation_id: str, cause: str = "caller") -> None:
+        told = v1alpha.CancelCause.Value(f"CANCEL_CAUSE_{cause.upper()}")
         with refusals(conflicts=True):
-            await self.reservations.Cancel(v1alpha.CancelRequest(reservation_id=reservation_id))
+            await self.reservations.Cancel(v1alpha.CancelRequest(reservation_id=reservation_id, cause=told))
 
     async def events(self, node_id: str, instance: str, events: Sequence[SandboxEvent]) -> None:
         told = [

@@ -111,8 +111,8 @@ class HttpDriver(ServicesDriver):
     async def confirm(self, reservation_id: str, sandbox_id: str) -> None:
         await self._call("POST", f"/v1/reservations/{reservation_id}/confirm", {"sandbox_id": sandbox_id})
 
-    async def cancel(self, reservation_id: str) -> None:
-        await self._call("POST", f"/v1/reservations/{reservation_id}/cancel", {})
+    async def cancel(self, reservation_id: str, cause: str = "caller") -> None:
+        await self._call("POST", f"/v1/reservations/{reservation_id}/cancel", {"cause": cause})
 
     async def put_template(self, template_id: str, cpu_count: int, memory_mb: int) -> None:
         body = {"cpu_count": cpu_count, "memory_mb": memory_mb}

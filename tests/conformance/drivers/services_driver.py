@@ -17,7 +17,7 @@ from scheduler.domain.node import (
     PendingTotals,
 )
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
-from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, Template
 from tests.conformance.driver import Ask, ObservedView, Placed, Refused, Report
 from tests.conformance.world import World
@@ -139,9 +139,9 @@ class ServicesDriver:
         with refusals():
             await self.services.reservations.confirm(reservation_id, sandbox_id)
 
-    async def cancel(self, reservation_id: str) -> None:
+    async def cancel(self, reservation_id: str, cause: str = "caller") -> None:
         with refusals():
-            await self.services.reservations.cancel(reservation_id)
+            await self.services.reservations.cancel(reservation_id, cause=CancelCause(cause))
 
     async def put_template(self, template_id: str, cpu_count: int, memory_mb: int) -> None:
         with refusals():

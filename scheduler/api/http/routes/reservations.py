@@ -12,7 +12,7 @@ from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, 
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import reservation_result_view, reservation_view
 from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
-from scheduler.domain.reservation import ReservationState
+from scheduler.domain.reservation import CancelCause, ReservationState
 
 router = noun_router("reservations")
 
@@ -23,8 +23,15 @@ class ConfirmBody(Body):
     sandbox_id: Id
 
 
+Cause = Annotated[
+    Literal["caller", "node_refused"],
+    Field(description="`node_refused`: the node would not create it, which counts against the node"),
+]
+
+
 class CancelBody(Body):
     reason: Text = ""
+    cause: Cause = "caller"
 
 
 class CancelByKeyBody(Body):
@@ -32,6 +39,7 @@ class CancelByKeyBody(Body):
         str, Field(json_schema_extra={"minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"})
     ]
     reason: Text = ""
+    cause: Cause = "caller"
 
 
 class RenewBody(Body):
@@ -50,7 +58,9 @@ async def confirm(call: Call, reservation_id: Id, body: ConfirmBody) -> Any:
 @reach(FOR_GATEWAYS)
 async def cancel_by_key(call: Call, body: CancelByKeyBody) -> Any:
     caller = call.principal.name
-    result = await call.services.reservations.cancel_by_key(caller, body.idempotency_key, body.reason)
+    result = await call.services.reservations.cancel_by_key(
+        caller, body.idempotency_key, body.reason, CancelCause(body.cause)
+    )
     return reservation_result_view(result)
 
 
@@ -59,8 +69,9 @@ async def cancel_by_key(call: Call, body: CancelByKeyBody) -> Any:
 )
 @reach(FOR_GATEWAYS)
 async def cancel(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
-    reason = "" if body is None else body.reason
-    return reservation_result_view(await call.services.reservations.cancel(reservation_id, reason))
+    body = body if body is not None else CancelBody()
+    result = await call.services.reservations.cancel(reservation_id, body.reason, CancelCause(body.cause))
+    return reservation_result_view(result)
 
 
 @router.post(
