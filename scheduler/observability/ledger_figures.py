@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from scheduler.domain.node import Node
+from scheduler.domain.fleet import FleetTally
+from scheduler.domain.node import PendingTotals
 from scheduler.domain.reservation import OpenReservations, ReservationState
 
 _STATES = frozenset(ReservationState)
@@ -25,7 +25,7 @@ OTHER_NODES = "_other"
 class LedgerFigures:
     """One reading. `stats` are the domain's counters; the rest is how things stand now."""
 
-    nodes: Sequence[Node] = ()
+    fleet: FleetTally = field(default_factory=FleetTally)
     stats: Mapping[str, int] = field(default_factory=dict)
     open_reservations: Sequence[OpenReservations] = ()
     open_groups: int = 0
@@ -43,8 +43,9 @@ class LedgerCollector(Collector):
         figures = self.figures
         if figures is None:
             return
-        yield _observed_nodes(figures.nodes)
-        yield from _pending_by_node(figures.nodes)
+        yield _observed_nodes(figures.fleet)
+        yield from _fullness(figures.fleet)
+        yield from _pending_by_node(figures.fleet.pending)
         yield from _open_reservations(figures.open_reservations)
         yield from _counters(figures.stats)
         yield GaugeMetricFamily(
@@ -67,29 +68,51 @@ class LedgerCollector(Collector):
         return ()
 
 
-def _observed_nodes(nodes: Sequence[Node]) -> Metric:
+def _observed_nodes(fleet: FleetTally) -> Metric:
     gauge = GaugeMetricFamily("agentenv_scheduler_observed_nodes", "Nodes that have reported", labels=["status"])
-    counts = Counter(node.status.value for node in nodes if node.last_seen_ms is not None)
     for status in OBSERVED_STATUSES:
-        gauge.add_metric([status], counts[status])
+        gauge.add_metric([status], fleet.observed.get(status, 0))
     return gauge
 
 
-def _pending_by_node(nodes: Sequence[Node]) -> Iterator[Metric]:
+def _fullness(fleet: FleetTally) -> Iterator[Metric]:
+    """How full the nodes are that take creations."""
+    parts = {
+        "capacity": "with overcommit",
+        "allocated": "reported as allocated, to paused sandboxes as well",
+        "reserved": "promised and not yet reported",
+        "free": "left by capacity and limits",
+        "largest_free": "left on the node that has the most",
+    }
+    for part, what in parts.items():
+        yield GaugeMetricFamily(
+            f"agentenv_scheduler_fleet_{part}_cpu_count", f"CPUs {what}", value=getattr(fleet.cpu_count, part)
+        )
+        yield GaugeMetricFamily(
+            f"agentenv_scheduler_fleet_{part}_memory_bytes", f"Memory {what}", value=getattr(fleet.memory_bytes, part)
+        )
+    yield GaugeMetricFamily(
+        "agentenv_scheduler_fleet_unknown_capacity_nodes",
+        "Nodes that take creations and do not report how many CPUs or how much memory they have",
+        value=fleet.unknown_capacity,
+    )
+
+
+def _pending_by_node(pending: Mapping[str, PendingTotals]) -> Iterator[Metric]:
     kinds = {
         "sandbox_count": ("agentenv_scheduler_pending_sandboxes", "Sandboxes promised and not yet reported"),
         "cpu_count": ("agentenv_scheduler_pending_cpu_count", "CPUs promised and not yet reported"),
         "memory_bytes": ("agentenv_scheduler_pending_memory_bytes", "Memory promised and not yet reported"),
     }
     # The busiest nodes are the ones a person asks about.
-    by_load = sorted(nodes, key=lambda node: (-node.pending.sandbox_count, node.node_id))
+    by_load = sorted(pending, key=lambda node_id: (-pending[node_id].sandbox_count, node_id))
     alone, together = by_load[:NODES_SHOWN], by_load[NODES_SHOWN:]
     for part, (name, what) in kinds.items():
         gauge = GaugeMetricFamily(name, what, labels=["node"])
-        for node in alone:
-            gauge.add_metric([node.node_id], getattr(node.pending, part))
+        for node_id in alone:
+            gauge.add_metric([node_id], getattr(pending[node_id], part))
         if together:
-            gauge.add_metric([OTHER_NODES], sum(getattr(node.pending, part) for node in together))
+            gauge.add_metric([OTHER_NODES], sum(getattr(pending[node_id], part) for node_id in together))
         yield gauge
 
 

@@ -82,7 +82,7 @@ class OverviewService:
     async def refresh(self) -> None:
         """One reading of the ledger, shown from now on."""
         with self._metrics.ledger_call("overview"):
-            nodes = await self._ledger.nodes.list()
+            fleet = await self._ledger.nodes.tally()
             open_reservations = await self._ledger.reservations.tally()
             stats = await self._ledger.settings.stats()
             open_groups, _, _ = await self._ledger.groups.list(limit=1, cursor=None)
@@ -90,7 +90,7 @@ class OverviewService:
             skew_ms = await self._ledger.time.skew_ms()
         self._metrics.show(
             LedgerFigures(
-                nodes=nodes,
+                fleet=fleet,
                 stats=stats,
                 open_reservations=open_reservations,
                 open_groups=open_groups,

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgpack
 
+from scheduler.domain.fleet import FleetTally, Fullness
 from scheduler.domain.node import (
     DiscoveryState,
     DiskMetric,
@@ -74,6 +75,29 @@ def number(value: bytes | str | int | None, default: int = 0) -> int:
 
 def fraction(value: bytes | str) -> float | None:
     return float(value) if value else None
+
+
+# -- the fleet -------------------------------------------------------------------------------------------------
+
+
+def add_nodes(tally: FleetTally, told: Sequence[Any]) -> FleetTally:
+    """The tally with one more slice of tally_nodes.lua."""
+    counts, unknown, cpu, memory, *nodes = told
+    words = iter(nodes)
+    pending = {
+        text(node_id): PendingTotals(int(cpu_count), int(memory_bytes), int(count))
+        for node_id, cpu_count, memory_bytes, count in zip(words, words, words, words, strict=True)
+    }
+    observed = {status: int(count) for status, count in texts(counts).items()}
+    return FleetTally(
+        observed={
+            status: tally.observed.get(status, 0) + observed.get(status, 0) for status in {*tally.observed, *observed}
+        },
+        unknown_capacity=tally.unknown_capacity + int(unknown),
+        cpu_count=tally.cpu_count + Fullness(*map(int, cpu)),
+        memory_bytes=tally.memory_bytes + Fullness(*map(int, memory)),
+        pending={**tally.pending, **pending},
+    )
 
 
 # -- reservations ---------------------------------------------------------------------------------------------

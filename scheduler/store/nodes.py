@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scheduler import deadline
+from scheduler.domain.fleet import FleetTally
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeSnapshot
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
@@ -158,6 +159,15 @@ class NodeStore:
             if len(page) < PAGE:
                 return tuple(nodes)
             after = page[-1].node_id
+
+    async def tally(self) -> FleetTally:
+        """How many there are by status, and how full they are; read in slices, so close to one moment."""
+        tally, after = FleetTally(), b""
+        while True:
+            _, (after, *slice_told) = await self._runner.run("tally_nodes", after)
+            tally = codec.add_nodes(tally, slice_told)
+            if not after:
+                return tally
 
 
 def _clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from scheduler.domain.fleet import Fullness
+from scheduler.domain.node import DiscoveryState, NodeStatus, PendingTotals
+from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import OpenReservations, ReservationState
+from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
 from scheduler.errors import Conflict
 from scheduler.observability.ledger_figures import NODES_SHOWN, OTHER_NODES, LedgerFigures
 from scheduler.observability.metrics import Metrics
 from scheduler.store.ledger import Ledger
-from tests.lifecycle.cluster import TTL_MS, Cluster
+from tests.lifecycle.cluster import GIB, REPORT_TTL_MS, TTL_MS, Cluster
+from tests.support.backends import put_settings
 
 PENDING, CONFIRMED = ReservationState.PENDING, ReservationState.CONFIRMED
 
@@ -86,3 +93,59 @@ async def test_what_became_of_reservations_and_calls_is_counted(cluster: Cluster
         await cluster.confirm(removed, "s1")
     await cluster.confirm(removed, "s3")
     assert (await figures(cluster))["unbound_confirmations_total"] == 1
+
+
+async def test_the_fullness_of_the_fleet_is_summed_over_nodes_that_take_creations(
+    cluster: Cluster, ledger: Ledger
+) -> None:
+    await cluster.add("a", cpu_count=16, memory_mb=32_768, allocated_cpu=4, allocated_memory_bytes=4 * GIB)
+    await cluster.add("b", cpu_count=8, memory_mb=8_192, paused_allocated_cpu=1, paused_allocated_memory_bytes=GIB)
+    await cluster.add("unknown", cpu_count=0, memory_mb=0)
+    await cluster.add("ill", cpu_count=64, memory_mb=65_536, status=NodeStatus.UNHEALTHY)
+    await cluster.add("drains", cpu_count=64, memory_mb=65_536)
+    await cluster.discover("drains", DiscoveryState.LINGERING)
+    await cluster.discover("never")
+    await cluster.place(3, 2_048, exclude_nodes=("b", "unknown", "never"))
+    tally = await ledger.nodes.tally()
+    assert tally.cpu_count == Fullness(capacity=24, allocated=5, reserved=3, free=9 + 7, largest_free=9)
+    assert tally.memory_bytes == Fullness(40 * GIB, 5 * GIB, 2 * GIB, free=(26 + 7) * GIB, largest_free=26 * GIB)
+    assert tally.unknown_capacity == 2
+    assert tally.observed == {"ready": 3, "unhealthy": 1, "lingering": 1}
+    assert tally.pending["a"] == PendingTotals(3, 2 * GIB, 1)
+    shown = await figures(cluster)
+    assert shown["fleet_capacity_cpu_count"] == 24
+    assert shown["fleet_largest_free_memory_bytes"] == 26 * GIB
+    assert shown["fleet_unknown_capacity_nodes"] == 2
+
+
+async def test_what_a_limit_leaves_is_all_that_is_free(cluster: Cluster, ledger: Ledger) -> None:
+    limits = NodeResourceLimit(max_sandbox_count=2, max_allocated_cpu_including_paused=10)
+    await put_settings(ledger, LedgerSettings(node_resource_limit=limits, revision=1))
+    await cluster.add("a", cpu_count=16, memory_mb=32_768, allocated_cpu=4)
+    await cluster.add("full", cpu_count=16, memory_mb=32_768, sandbox_count=2)
+    await cluster.add("above", cpu_count=16, memory_mb=32_768, sandbox_count=3)
+    tally = await ledger.nodes.tally()
+    assert tally.cpu_count == Fullness(capacity=48, allocated=4, reserved=0, free=6, largest_free=6)
+    assert tally.memory_bytes.free == 32 * GIB
+
+
+async def test_nodes_are_tallied_as_they_look_one_by_one_in_any_number_of_slices(
+    cluster: Cluster, ledger: Ledger
+) -> None:
+    # Known capacity comes first, so the placement goes to the one node that says how much it has.
+    await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED, revision=1))
+    for number in range(1_003):
+        await cluster.discover(f"n{number:04}")
+    for number in range(0, 1_003, 100):
+        await cluster.report(f"n{number:04}", cpu_count=4, memory_total_bytes=GIB)
+    cluster.wait(REPORT_TTL_MS + 1)
+    await cluster.report("n0900", cpu_count=4, memory_total_bytes=GIB)
+    await cluster.place(1, 1)
+    await ledger.reservations.sweep()
+    tally, nodes = await ledger.nodes.tally(), await ledger.nodes.list()
+    assert tally.observed == Counter(node.status.value for node in nodes if node.last_seen_ms is not None)
+    assert tally.observed == {"unhealthy": 10, "ready": 1}
+    assert tally.cpu_count == Fullness(4, 0, 1, 3, 3)
+    told = {node.node_id: node.pending for node in nodes if node.pending != PendingTotals()}
+    assert {node_id: held for node_id, held in tally.pending.items() if held != PendingTotals()} == told
+    assert list(told) == ["n0900"]

@@ -7,10 +7,12 @@ chosen, and capacity is `cpu_count` of the last report. What the real ledger dec
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from scheduler.domain.fleet import FleetTally
 from scheduler.domain.node import (
     DiscoveryState,
     Heartbeat,
@@ -165,6 +167,11 @@ class FakeNodes(FakePart):
         self.ledger.note("list_nodes", cluster_id)
         nodes = (self.by_id[node_id] for node_id in sorted(self.by_id))
         return tuple(node for node in nodes if cluster_id in {"", node.cluster_id})
+
+    async def tally(self) -> FleetTally:
+        nodes = await self.list()
+        observed = Counter(node.status.value for node in nodes if node.last_seen_ms is not None)
+        return FleetTally(observed, pending={node.node_id: node.pending for node in nodes})
 
     async def addresses(self) -> tuple[NodeAddress, ...]:
         return tuple(node.address for node in await self.list())

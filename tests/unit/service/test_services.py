@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.domain.fleet import FleetTally
 from scheduler.domain.node import (
     DiscoveryState,
     Heartbeat,
-    Node,
     NodeAddress,
     NodeSnapshot,
-    NodeStatus,
     P2pEndpoint,
     PendingTotals,
 )
@@ -234,11 +233,9 @@ async def test_lifecycle_calls_are_counted_by_what_came_of_them(services: Servic
 def test_nodes_beyond_the_cap_are_shown_as_one() -> None:
     metrics = Metrics()
     busy = PendingTotals(cpu_count=2, memory_bytes=3, sandbox_count=1)
-    nodes = [
-        Node(f"n{number:04d}", "http://n", DiscoveryState.ACTIVE, NodeStatus.READY, pending=busy)
-        for number in range(NODES_SHOWN + 50)
-    ]
-    metrics.show(LedgerFigures(nodes=nodes))
+    metrics.show(
+        LedgerFigures(fleet=FleetTally(pending={f"n{number:04d}": busy for number in range(NODES_SHOWN + 50)}))
+    )
     shown = metrics.page().decode()
     assert shown.count("agentenv_scheduler_pending_cpu_count{") == NODES_SHOWN + 1
     assert 'agentenv_scheduler_pending_cpu_count{node="_other"} 100.0' in shown
