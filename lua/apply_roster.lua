@@ -1,50 +1,69 @@
--- apply_roster.lua: applies one slice of the difference between a node's last roster and its new one.
--- Guarantee: only the newest report's roster is applied; a half-applied one is never taken for whole,
---            because the first slice clears the stored digest and the last one writes the new one.
+-- apply_roster.lua: applies one slice of the difference between a node's installed roster and its new one.
+-- Guarantee: only the newest report's roster is applied; a half-applied one is never taken for whole: nothing
+--            is lowered by it until the last slice is in.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
 -- ARGV[3]: generation  of the report this roster came with
--- ARGV[4]: roster_edits  as the report's reply told it; a change since then leaves the digest unwritten
+-- ARGV[4]: roster_edits  as the last reply told it; a change since then leaves the roster unfinished
 -- ARGV[5]: roster_digest  of the whole new roster in the last slice, '' in all others
--- ARGV[6]: added_count  how many of the following ids were added
--- ARGV[7..]: sandbox_ids  the added, then those no longer listed; at most 500 of them
--- Reply: {'applied'} | {'superseded'} | {'uninitialised'} | {'unknown', what, found}
+-- ARGV[6]: contested_count  how many ids of earlier slices another node keeps
+-- ARGV[7]: added_count  how many of the following ids were added
+-- ARGV[8..]: sandbox_ids  the added, then those no longer listed; at most 500 of them
+-- Reply: {'applied', roster_edits, more (1|0), contested id, …} | {'superseded'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(ids in the slice)
+-- Cost: O(ids in the slice + unnamed reservations of the node, at most 1,024)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/credit"
--- @include "include/identity"
+-- @include "include/install"
+-- @include "include/entered"
 
 local settings, refused = read_settings()
 if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
-local node_id, node = ARGV[2], node_key(ARGV[2])
-local known = as_table_of(node_key(node_id), 'generation', 'roster_edits')
+local node_id, node, digest = ARGV[2], node_key(ARGV[2]), ARGV[5]
+local known = as_table_of(node, 'generation', 'roster_edits', 'roster_digest', 'sequence', 'interval_ms', 'reports')
 if known.generation ~= ARGV[3] then return { 'superseded' } end
-redis.call('HDEL', node, 'roster_digest')
 report_generation = ARGV[3]
+local generation, account = tonumber(ARGV[3]), account_of(node_id)
+local edits = known.roster_edits or '0'
+local untouched = edits == ARGV[4]
 
 local added, removed = {}, {}
-for index = 7, #ARGV do
-  local slice = index <= 6 + tonumber(ARGV[6]) and added or removed
+for index = 8, #ARGV do
+  local slice = index <= 7 + tonumber(ARGV[7]) and added or removed
   slice[#slice + 1] = ARGV[index]
 end
-bind_listed(node_id, added, now)
-local claims = added[1] and redis.call('HMGET', node_key(node_id, 'claims'), unpack(added)) or {}
-for index, claimed in ipairs(claims) do
-  if claimed then judge_claim(node_id, added[index], true, settings, now, nil) end
+-- Without ids it only works off what the report before has proven.
+if added[1] or removed[1] then
+  account.roster_whole = 0
+  redis.call('HDEL', node, 'roster_digest')
 end
-if removed[1] then redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(removed)) end
-unbind(node_id, removed)
+local first = account.baseline_generation == generation
+local contested = install_added(node_id, added, generation, now)
+install_removed(node_id, removed, generation, first, now)
+if added[1] or removed[1] then edits = integer(redis.call('HINCRBY', node, 'roster_edits', 1)) end
+
+local more = false
+if digest ~= '' then
+  local contested_count = tonumber(ARGV[6]) + #contested
+  if untouched and contested_count == 0 then
+    account.roster_whole = 1
+    redis.call('HSET', node, 'roster_digest', digest)
+  end
+  note_conflicts(node_id, contested_count)
+  more = judge_absence(node_id, known, settings, generation, now)
+  if account.roster_whole == 1 then
+    if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
+      more = settle_entered(node_id, account, now) or more
+    end
+    rest_on(node_id, account, generation, first)
+  end
+  weigh_again(node_id)
+end
 save_rows()
-if ARGV[5] ~= '' then
-  drop_unlisted(node_id, settings.binding_grace_ms, now)
-  if (known.roster_edits or '0') == ARGV[4] then redis.call('HSET', node, 'roster_digest', ARGV[5]) end
-end
 close_clock(now)
-return { 'applied' }
+return { 'applied', edits, more and '1' or '0', unpack(contested) }

@@ -6,7 +6,8 @@
 -- ARGV[2]: reservation_id
 -- ARGV[3]: reason  for people, may be ''
 -- ARGV[4]: tombstone_ms  how long to refuse a schedule that has not arrived; '' leaves no tombstone
--- ARGV[5]: cause  caller | node_refused: the node would not create it, which counts against the node
+-- ARGV[5]: cause  node_refused: the node answered that it would not create it, which counts against the node;
+--          caller: its create may still go on
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
 --        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
@@ -38,6 +39,7 @@ local replayed, conflict = reservation.state == 'cancelled', nil
 if reservation.sandbox_told == '1' and reservation.state ~= 'expired' and not replayed then
   conflict = reservation.state == 'settled' and 'settled' or 'confirmed'
 elseif reservation.state == 'pending' then
+  reservation.answered = ARGV[5] == 'node_refused'
   finish_reservation(reservation, 'cancelled', reason, now)
   if ARGV[5] == 'node_refused' then
     -- @include "include/avoidance"

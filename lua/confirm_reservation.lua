@@ -32,12 +32,13 @@ end
 end_when_due(reservation, now)
 save_rows()
 local told = reservation.sandbox_told == '1'
+local named = reservation.sandbox_told == 'named'
 local other = reservation_named(sandbox_id, now)
 save_rows()
 if other and other.reservation_id == id then other = nil end
 if reservation.state == 'cancelled' then return { 'conflict', 'cancelled', fields() } end
-if told and reservation.sandbox_id ~= sandbox_id then return { 'conflict', 'another sandbox was told', fields() } end
-if other and other.sandbox_told == '1' then return { 'conflict', 'told for another reservation', fields() } end
+if (told or named) and reservation.sandbox_id ~= sandbox_id then return { 'conflict', 'another sandbox was told', fields() } end
+if other and other.sandbox_told ~= '0' then return { 'conflict', 'told for another reservation', fields() } end
 if told and (reservation.state == 'confirmed' or reservation.state == 'settled') then
   return { 'ok', '1', reservation.orphaned or '0', fields() }
 end
@@ -66,10 +67,23 @@ elseif reservation.state == 'pending' then
 end
 redis.call('HSET', reservation_key(id), 'confirmed_at_ms', integer(now))
 name_reservation(reservation, sandbox_id, true)
-if reservation.state == 'confirmed' and is_listed(reservation.node_id, sandbox_id) then
-  finish_reservation(reservation, 'settled', 'listed', now)
+local node_id = reservation.node_id
+local listed = is_listed(node_id, sandbox_id)
+local deleted = redis.call('ZSCORE', node_key(node_id, 'explained'), 'delete ' .. sandbox_id) ~= false
+if deleted and listed then
+  local record = record_of(sandbox_id)
+  deleted = record ~= nil and record.node_id == node_id and record.deleted > 0
 end
-bind(reservation.node_id, sandbox_id, now)
+if listed or not deleted then
+  bind(node_id, sandbox_id, now, {
+    cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
+    caller = reservation.caller or '', group_key = reservation.group_key or '',
+  })
+end
+-- Its end was told before its beginning; or the load counts it already.
+if reservation.state == 'confirmed' and (deleted or listed) then
+  finish_reservation(reservation, 'settled', deleted and 'deleted' or 'listed', now)
+end
 -- @include "include/avoidance"
 note_creation(reservation, now)
 redis.call('HINCRBY', key('stats'), 'reservations_confirmed', 1)

@@ -37,6 +37,38 @@ local function fence()
   end
 end
 
+local SLICE = 200
+
+-- Version 0.1 kept no list of open reservations without a sandbox. Idempotent: a slice may be done again.
+local function list_unnamed(after)
+  local found = redis.call('ZRANGEBYSCORE', key('reservations'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, SLICE)
+  for index = 1, #found, 2 do
+    local known = as_table_of(reservation_key(found[index]), 'state', 'node_id', 'sandbox_id', 'lifecycle', 'sequence',
+      'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count')
+    if (known.state == 'pending' or known.state == 'confirmed') and not known.sandbox_id then
+      redis.call('HSET', node_key(known.node_id, 'unnamed'), found[index], string.format('%s,%s,%s,%s,%s',
+        known.lifecycle == 'heartbeat' and 'h' or 'e', known.sequence, known.held_cpu or known.cpu_count,
+        known.held_memory or known.memory_bytes, known.held_count or '1'))
+    end
+  end
+  return #found / 2, #found == 2 * SLICE and found[#found] or nil
+end
+
+-- A binding becomes the record of its sandbox; one that no roster lists is awaited by sequence.
+local function write_records(cursor)
+  local scanned = redis.call('HSCAN', key('bindings'), cursor, 'COUNT', SLICE)
+  for index = 1, #scanned[2], 2 do
+    local sandbox_id, recorded_at_ms, node_id = scanned[2][index], string.match(scanned[2][index + 1], '^(%d+) (.*)$')
+    if node_id then
+      local listed = redis.call('SISMEMBER', node_key(node_id, 'sandboxes'), sandbox_id) == 1
+      local text = recorded_at_ms .. ',0,' .. (listed and 'l' or 't') .. ',0,0,0,0 ' .. node_id
+      redis.call('HSET', key('bindings'), sandbox_id, text)
+      if not listed then redis.call('ZADD', node_key(node_id, 'assigned'), 0, sandbox_id) end
+    end
+  end
+  return #scanned[2] / 2, scanned[1] ~= '0' and scanned[1] or nil
+end
+
 -- Indexes are derived, replicas of version 0.1 are fenced, and all rows are made anew from what they stand for.
 local function finish()
   local shapes = redis.call('HKEYS', key('shapes'))
@@ -67,4 +99,19 @@ if redis.call('EXISTS', key('conversion')) == 0 then
 end
 -- A slice that was stopped half-way may have left a fence out.
 fence()
-return { 'converting', 'finish', integer(finish()) }
+local at = as_table_of(key('conversion'), 'stage', 'cursor')
+local done, cursor
+if at.stage == 'fence' then
+  done, cursor = list_unnamed(at.cursor or '0')
+elseif at.stage == 'unnamed' then
+  done, cursor = write_records(at.cursor or '0')
+else
+  return { 'converting', 'finish', integer(finish()) }
+end
+if cursor then
+  redis.call('HSET', key('conversion'), 'cursor', cursor)
+else
+  redis.call('HSET', key('conversion'), 'stage', at.stage == 'fence' and 'unnamed' or 'records')
+  redis.call('HDEL', key('conversion'), 'cursor')
+end
+return { 'converting', at.stage == 'fence' and 'unnamed' or 'records', integer(done) }

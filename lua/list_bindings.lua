@@ -37,7 +37,7 @@ end
 local cursor, found = recorded()
 local reply, nodes = { 'bindings', cursor, integer(binding_ttl_ms) }, {}
 for index = 1, #found, 2 do
-  local sandbox_id, binding = found[index], found[index + 1] and parse_binding(found[index + 1])
+  local sandbox_id, binding = found[index], found[index + 1] and parse_record(found[index + 1])
   local node = binding and nodes[binding.node_id]
   if binding and not node then
     node = as_table_of(node_key(binding.node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')

@@ -19,7 +19,7 @@ if refused then return refused end
 read_binding_settings(settings)
 local binding_ttl_ms = settings.binding_ttl_ms
 local now = open_clock(ARGV[1])
-local binding = binding_of(ARGV[2])
+local binding = record_of(ARGV[2])
 if not binding then return missing(now) end
 local node = as_table_of(node_key(binding.node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')
 local last_seen_ms = tonumber(node.last_seen_ms or node.last_heard_ms or '')

@@ -22,11 +22,15 @@ local node = as_table_of(node_key(ARGV[3]), 'endpoint', 'discovery')
 if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~= 'lingering') then
   return { 'refused' }
 end
-bind(ARGV[3], ARGV[2], now)
 local reservation = reservation_named(ARGV[2], now)
-save_rows()
-if reservation and reservation.node_id == ARGV[3] and reservation.sandbox_told ~= '1' then
+local carried = reservation and reservation.node_id == ARGV[3]
+bind(ARGV[3], ARGV[2], now, carried and {
+  cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
+  caller = reservation.caller or '', group_key = reservation.group_key or '',
+} or {})
+if carried and reservation.sandbox_told ~= '1' then
   redis.call('HSET', reservation_key(reservation.reservation_id), 'sandbox_told', 1)
 end
+save_rows()
 close_clock(now)
 return { 'recorded' }

@@ -1,20 +1,24 @@
 -- record_events.lua: takes a node's sandbox events into account: creates name reservations, deletes end them.
--- Guarantee: each event counts once, however often it is told; a fork is never taken for a placed sandbox.
+-- Guarantee: each event counts once, however often it is told and in whatever order; a fork is never taken for a
+--            placed sandbox.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
--- ARGV[3..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
--- Reply: {'counted', how many were new} | {'unlisted'} | {'uninitialised'} | {'unknown', what, found}
+-- ARGV[3]: service_instance_id
+-- ARGV[4..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
+-- Reply: {'counted', how many were new} | {'stale'}: of a process that another has replaced | {'unlisted'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(events + unnamed reservations of the node, at most 2,048 of them)
+-- Cost: O(events + unnamed reservations of the node, at most 1,024 of them)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/credit"
 -- @include "include/identity"
+-- @include "include/instances"
 -- @include "include/learning"
 local UNNAMED_MAX = 1024
+local LEARN_MAX = 16
 local REMEMBER_MS = 600000
 local REMEMBER_MAX = 10000
 
@@ -24,16 +28,18 @@ local now = open_clock(ARGV[1])
 local node_id = ARGV[2]
 local explained = node_key(node_id, 'explained')
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
+local process = as_table_of(node_key(node_id), 'instances', 'last_seen_ms')
+if is_replaced(process, ARGV[3], now, settings.report_ttl_ms) then return { 'stale' } end
 
--- Reservations of this node that no sandbox id belongs to: the open ones and those that counters
--- settled, oldest first.
+-- Reservations of this node whose callers never confirm and that no sandbox id belongs to: the open ones and those
+-- that counters settled, oldest first.
 local function unnamed()
   local found = {}
   for _, part in ipairs({ 'reservations', 'acknowledged' }) do
     for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, part), 0, UNNAMED_MAX - 1)) do
       local reservation = read_reservation(id)
       if not reservation then redis.call('ZREM', node_key(node_id, part), id) end
-      if reservation and not reservation.sandbox_id
+      if reservation and not reservation.sandbox_id and reservation.lifecycle == 'heartbeat'
         and (reservation.state == 'settled' or tonumber(reservation.expires_at_ms) > now) then
         found[#found + 1] = reservation
       end
@@ -69,41 +75,118 @@ local function take_fitting(cpu, memory)
       fit = candidates
     end
   end
-  return fit and table.remove(fit, 1)
+  if not fit then return nil end
+  -- A late event may mean one that counters settled: naming that one frees nothing, naming an open one might.
+  for index, reservation in ipairs(fit) do
+    if reservation.state == 'settled' then return table.remove(fit, index) end
+  end
+  return table.remove(fit, 1)
+end
+
+-- Open, unnamed reservations of confirming callers that an event of this size may be about: their own confirm says
+-- which. Of two of one size an event may mean either, and when the true owner ends the other would count as begun.
+local confirming
+local function confirming_of(cpu, memory)
+  confirming = confirming or redis.call('HGETALL', node_key(node_id, 'unnamed'))
+  local found = {}
+  for index = 1, #confirming, 2 do
+    local own_cpu, own_memory = string.match(confirming[index + 1], '^e,%d+,(%d+),(%d+),')
+    if own_cpu and (own_cpu == '0' or tonumber(own_cpu) == cpu) and (own_memory == '0' or tonumber(own_memory) == memory) then
+      found[#found + 1] = confirming[index]
+    end
+  end
+  return found
+end
+
+-- Which of these it is does not matter for what their template takes, if that is one template.
+local function learn_from(ids, cpu, memory)
+  local template_id
+  for index, id in ipairs(ids) do
+    local own = redis.call('HGET', reservation_key(id), 'template_id')
+    if not own or (template_id and own ~= template_id) or index > LEARN_MAX then return end
+    template_id = own
+  end
+  learn_template({ template_id = template_id }, cpu, memory)
+end
+
+local function sized(cpu, memory, reservation)
+  local facts = { cpu = cpu, memory = memory, exact = true }
+  if reservation then facts.caller, facts.group_key = reservation.caller or '', reservation.group_key or '' end
+  return facts
+end
+
+local function was_deleted(sandbox_id)
+  return redis.call('ZSCORE', explained, 'delete ' .. sandbox_id) ~= false
 end
 
 local handlers = {}
 
 function handlers.create(sandbox_id, cpu, memory)
   local reservation = reservation_named(sandbox_id, now)
-  if not reservation then
+  local theirs = not reservation and confirming_of(cpu, memory) or {}
+  if theirs[1] then return learn_from(theirs, cpu, memory) end
+  if not reservation and not doubts_size(node_id, account_of(node_id), integer(cpu), integer(memory)) then
     reservation = take_fitting(cpu, memory)
-    if reservation then
-      name_reservation(reservation, sandbox_id, false)
-      if reservation.state ~= 'settled' and is_listed(node_id, sandbox_id) then
-        finish_reservation(reservation, 'settled', 'listed', now)
-      end
+    if reservation then name_reservation(reservation, sandbox_id, false) end
+  end
+  local record = record_of(sandbox_id)
+  local elsewhere = (reservation and reservation.node_id ~= node_id) or (record and record.node_id ~= node_id)
+  if not elsewhere and (not was_deleted(sandbox_id) or is_listed(node_id, sandbox_id)) then
+    bind(node_id, sandbox_id, now, sized(cpu, memory, reservation))
+  end
+  if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') and not elsewhere then
+    if was_deleted(sandbox_id) then
+      finish_reservation(reservation, 'settled', 'deleted', now)
+    elseif is_listed(node_id, sandbox_id) then
+      finish_reservation(reservation, 'settled', 'listed', now)
     end
   end
   if reservation then learn_template(reservation, cpu, memory) end
 end
 
-function handlers.fork(_, cpu, memory)
+-- A child is nobody's create; a name that an event gave it was wrong.
+function handlers.fork(sandbox_id, cpu, memory)
   explain_growth(node_id, cpu, memory, 1)
+  local account = account_of(node_id)
+  account.credit, account.forks_new = account.credit - 1, account.forks_new + 1
+  weigh_again(node_id)
+  local reservation = reservation_named(sandbox_id, now)
+  if reservation and reservation.sandbox_told == '0' then lose_name(reservation, now) end
+  local record = record_of(sandbox_id)
+  if (not record or record.node_id == node_id) and (not was_deleted(sandbox_id) or is_listed(node_id, sandbox_id)) then
+    bind(node_id, sandbox_id, now, sized(cpu, memory))
+  end
 end
 
+-- What the installed roster lists stays in it, marked: the load counts it until a report leaves it out.
 function handlers.delete(sandbox_id)
   local reservation = reservation_named(sandbox_id, now)
   if reservation and reservation.node_id == node_id
     and (reservation.state == 'pending' or reservation.state == 'confirmed') then
     finish_reservation(reservation, 'settled', 'deleted', now)
   end
-  unbind(node_id, { sandbox_id })
+  local record = record_of(sandbox_id)
+  if not record or record.node_id ~= node_id then return end
+  if is_listed(node_id, sandbox_id) then
+    local sequence = math.max(1, sequence_now())
+    change_record(sandbox_id, record, { deleted = sequence })
+    redis.call('ZADD', node_key(node_id, 'deleted'), integer(sequence), sandbox_id)
+    remember_ended({ sandbox_id }, now)
+  else
+    unbind(node_id, { sandbox_id }, now)
+  end
+end
+
+local function set_paused(sandbox_id, paused)
+  local record = record_of(sandbox_id)
+  if record and record.node_id == node_id then change_record(sandbox_id, record, { paused = paused }) end
 end
 
 local counted = 0
-for index = 3, #ARGV, 4 do
+for index = 4, #ARGV, 4 do
   local event_type, sandbox_id = ARGV[index], ARGV[index + 1]
+  -- A sandbox may be paused again and again, so this is no matter of counting once.
+  if event_type == 'pause' or event_type == 'resume' then set_paused(sandbox_id, event_type == 'pause') end
   if redis.call('ZADD', explained, 'NX', integer(now), event_type .. ' ' .. sandbox_id) == 1 then
     counted = counted + 1
     local handle = handlers[event_type]

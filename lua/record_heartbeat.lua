@@ -1,6 +1,7 @@
 -- record_heartbeat.lua: installs one report of a node and settles what it accounts for, in one step.
--- Guarantee: load and settlement change together, so nothing is counted twice or not at all; reports
---            are ordered by the generation handed out here, never by a node's clock.
+-- Guarantee: load, roster and settlement change together, so nothing is counted twice or not at all; reports
+--            are ordered by the generation handed out here, never by a node's clock; one of a process that
+--            another has replaced changes nothing.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
@@ -8,38 +9,41 @@
 -- ARGV[4]: sequence  rises with every report of one instance; '' when the node sends none
 -- ARGV[5]: endpoint  for a node that registers itself; '' when not carried
 -- ARGV[6]: roster_digest  of the sandbox ids listed; '' when the report says nothing about them
--- ARGV[7]: stage  'offer': the claimed ids among the roster follow only when asked for; 'listed': they follow
--- ARGV[8]: status  ready | connecting | unhealthy | lingering, as reported
--- ARGV[9]: details_count  how many of the values from ARGV[24] on are details
--- ARGV[10]: cpu_count
--- ARGV[11]: memory_total_bytes
--- ARGV[12]: allocated_cpu
--- ARGV[13]: allocated_memory_bytes
--- ARGV[14]: paused_allocated_cpu
--- ARGV[15]: paused_allocated_memory_bytes
--- ARGV[16]: cpu_percent
--- ARGV[17]: memory_used_bytes
--- ARGV[18]: sandbox_count
--- ARGV[19]: sandbox_starting_count
--- ARGV[20]: paused_sandbox_count
--- ARGV[21]: create_successes
--- ARGV[22]: create_fails
--- ARGV[23]: reported_at_unix_ms  0: take the server's time
--- ARGV[24..]: details  field, value, … to store as they are, then the listed sandbox ids
--- Reply: {'accepted', generation, roster_changed (1|0), roster_edits, template_due (1|0)} | {'stale', generation}
---        {'roster', claimed sandbox id, …}  call again with stage 'listed' and those of them that the roster lists
+-- ARGV[7]: stage  'offer': the roster follows only when asked for; 'whole': its difference to the installed one
+--          follows; 'sliced': that is too large for one call, and apply_roster brings it
+-- ARGV[8]: roster_edits  of the installed roster that the difference was made from
+-- ARGV[9]: added_count  how many ids are newly listed: in the difference, first, or in slices
+-- ARGV[10]: acknowledged_generation  of the last answer the node had when it sampled; '' when it does not say
+-- ARGV[11]: hung_up  '1': its caller no longer waits, so it may have been sampled long ago
+-- ARGV[12]: status  ready | connecting | unhealthy | lingering, as reported
+-- ARGV[13]: details_count  how many of the values from ARGV[28] on are details
+-- ARGV[14]: cpu_count
+-- ARGV[15]: memory_total_bytes
+-- ARGV[16]: allocated_cpu
+-- ARGV[17]: allocated_memory_bytes
+-- ARGV[18]: paused_allocated_cpu
+-- ARGV[19]: paused_allocated_memory_bytes
+-- ARGV[20]: cpu_percent
+-- ARGV[21]: memory_used_bytes
+-- ARGV[22]: sandbox_count
+-- ARGV[23]: sandbox_starting_count
+-- ARGV[24]: paused_sandbox_count
+-- ARGV[25]: create_successes
+-- ARGV[26]: create_fails
+-- ARGV[27]: reported_at_unix_ms  0: take the server's time
+-- ARGV[28..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
+-- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0), contested id, …}
+--        {'stale', generation} | {'roster', roster_edits}: read the installed roster and call again
 --        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(open reservations of the node), whatever the roster's size
+-- Cost: O(difference + unnamed reservations of the node, at most 1,024), whatever the roster's size
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/observe"
--- @include "include/credit"
--- @include "include/identity"
--- @include "include/discovery"
--- @include "include/cpu_configs"
+-- @include "include/install"
+-- @include "include/entered"
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -48,96 +52,157 @@ local now = open_clock(ARGV[1])
 -- What is due has ended before this report, and takes no credit of it.
 expire_due(now, EXPIRY_SLICE)
 save_rows()
-local node_id, instance, sequence, digest = ARGV[2], ARGV[3], ARGV[4], ARGV[6]
+local node_id, instance, sequence, digest, stage = ARGV[2], ARGV[3], ARGV[4], ARGV[6], ARGV[7]
+local hung_up = ARGV[11] == '1'
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
-  'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu', 'allocated_memory_bytes', 'roster_digest', 'roster_edits',
-  'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu', 'explained_any_memory')
+  'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu',
+  'allocated_memory_bytes', 'roster_digest', 'roster_edits', 'instances', 'interval_ms', 'reports')
 
 local listed_already = known.discovery == 'active' or known.discovery == 'lingering'
 if not listed_already and (ARGV[5] == '' or redis.call('HGET', KEYS[1], 'self_registration') ~= '1') then
   return { 'unlisted' }
 end
 local same_instance = known.service_instance_id == instance
+local overdue = known.last_seen_ms and now - tonumber(known.last_seen_ms) > settings.report_ttl_ms
 local last_sequence = tonumber(known.sequence or '')
-if listed_already and sequence ~= '' and same_instance and last_sequence and tonumber(sequence) <= last_sequence then
+-- Whether another process has replaced this one, and the instances known once this one reports.
+local function processes()
+  -- @include "include/instances"
+  return is_replaced(known, instance, now, settings.report_ttl_ms), replaced_by(known, instance)
+end
+local behind = sequence ~= '' and same_instance and last_sequence ~= nil and tonumber(sequence) <= last_sequence
+if listed_already and ((behind and not overdue) or (processes())) then
   return { 'stale', known.generation }
 end
--- A report without a sequence does not undo the fence of those before it.
-if sequence == '' and same_instance then sequence = known.sequence or '' end
-local claims = redis.call('HKEYS', node_key(node_id, 'claims'))
-if digest ~= '' and ARGV[7] == 'offer' and #claims > 0 then
-  table.insert(claims, 1, 'roster')
-  return claims
+local tells_roster = digest ~= '' and not hung_up
+local edits = known.roster_edits or '0'
+local unchanged = tells_roster and digest == known.roster_digest
+if tells_roster and not unchanged and (stage == 'offer' or ARGV[8] ~= edits) then return { 'roster', edits } end
+-- A node that registers itself; false while there is more to be settled of its absence.
+local function register()
+  -- @include "include/discovery"
+  local settled = settle_absence(node_id, now)
+  if settled < REMOVED_SLICE then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
+  save_rows()
+  return settled < REMOVED_SLICE
 end
+if not listed_already and not register() then return { 'again', 'absence' } end
 
 -- Decide: what this report says, and what has grown since the last one.
-local details = tonumber(ARGV[9])
+local details = tonumber(ARGV[13])
 local figures = {}
-for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[9 + index]) end
+for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[13 + index]) end
 if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
-local listed = {}
-for index = 24 + details, #ARGV do listed[ARGV[index]] = true end
 local first_report = known.last_seen_ms == nil
 local restarted = not first_report
-  and (not same_instance or figures.create_successes < tonumber(known.create_successes))
-local credit
-if not first_report and not restarted then
-  credit = {
-    count = figures.create_successes - tonumber(known.create_successes) - (tonumber(known.explained_count or '') or 0),
-    cpu = figures.allocated_cpu - tonumber(known.allocated_cpu) - (tonumber(known.explained_cpu or '') or 0),
-    memory = figures.allocated_memory_bytes - tonumber(known.allocated_memory_bytes)
-      - (tonumber(known.explained_memory or '') or 0),
-  }
-  if known.explained_any_cpu then credit.cpu = 0 end
-  if known.explained_any_memory then credit.memory = 0 end
+  and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
+local first = first_report or restarted
+local added, removed = {}, {}
+if tells_roster and not unchanged and stage == 'whole' then
+  local last_added = 27 + details + tonumber(ARGV[9])
+  for index = 28 + details, #ARGV do
+    local part = index <= last_added and added or removed
+    part[#part + 1] = ARGV[index]
+  end
 end
+local gap_ms = not first and not hung_up and now - tonumber(known.last_seen_ms) or nil
+local interval_ms = learned_interval(tonumber(known.interval_ms or ''), gap_ms)
+local reports = first and {} or parse_reports(known.reports)
 
 -- Write.
-if not listed_already and settle_absence(node_id, now) >= REMOVED_SLICE then
-  save_rows()
-  return { 'again', 'absence' }
-end
-if not listed_already then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
 if listed_already and ARGV[5] ~= '' and redis.call('HGET', node_key(node_id), 'self_registered') == '1' then
   redis.call('HSET', node_key(node_id), 'endpoint', ARGV[5])
 end
 local generation = redis.call('INCR', key('sequence'))
 report_generation = integer(generation)
-if digest ~= '' then
-  for _, sandbox_id in ipairs(claims) do judge_claim(node_id, sandbox_id, listed[sandbox_id], settings, now, credit) end
+local account = account_of(node_id)
+account.generation = generation
+for _, name in ipairs(REPORTED) do account[name] = figures[name] or account[name] end
+local contested, more = {}, false
+local sliced = tells_roster and not unchanged and stage == 'sliced'
+if tells_roster and not unchanged and not sliced then
+  contested = install_added(node_id, added, generation, now)
+  install_removed(node_id, removed, generation, restarted, now)
 end
-if credit then apply_credit(node_id, credit, generation, digest ~= '', now) end
-local row = new_row(node_id)
-local discovery = known.discovery == 'lingering' and 'lingering' or 'active'
-local over_limit = observe(row, discovery, ARGV[8], figures, false, read_observation_settings())
-local fails = first_report and 0 or figures.create_fails - tonumber(known.create_fails or '0')
-if known.avoid_level or known.trouble or fails > 0 then
-  -- @include "include/avoidance"
-  if first_report or restarted then
-    forgive(node_id)
-  else
-    note_outcomes(node_id, known, math.max(0, fails), figures.create_successes - tonumber(known.create_successes), now)
+account.roster_whole = tells_roster and not sliced and not contested[1] and 1 or 0
+if tells_roster and not sliced then
+  local acknowledged = tonumber(ARGV[10])
+  if acknowledged and same_instance and not restarted and acknowledged <= tonumber(known.generation or '0') then
+    undo_deletes(node_id, acknowledged)
+    more = drop_absent(node_id, acknowledged, now, now)
   end
+  local received = { reports = first and '' or known.reports, interval_ms = interval_ms, sequence = sequence }
+  more = judge_absence(node_id, received, settings, generation, now) or more
 end
-save_rows()
+if not first and not hung_up and (digest == '' or string.sub(digest, 1, 2) == '0:') then
+  (function()
+    -- @include "include/credit"
+    credit_growth(node_id, known, figures, digest ~= '', now)
+  end)()
+end
+if first then account.entered, account.credit = -1, least_credit(node_id, account) end
+if tells_roster and not sliced then count_entered(node_id, account, figures, #added - #contested) end
+if first then account.baseline_generation, account.unexplained = generation, 0 end
+if account.roster_whole == 1 then
+  if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then more = settle_entered(node_id, account, now) or more end
+  review_doubts(node_id, account, account.unexplained == 0, now)
+  rest_on(node_id, account, generation, first)
+end
 
-local fields = {
-  'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
-  'status', ARGV[8], 'over_limit', over_limit or '', 'sequence', sequence,
-}
-for index, name in ipairs(FIGURES) do
-  fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name])
+-- The node's row and hash, once everything that the report settles has been settled.
+local function write_report()
+  local row = new_row(node_id)
+  local discovery = known.discovery == 'lingering' and 'lingering' or 'active'
+  figures.lowered_cpu, figures.lowered_memory = lowered_by(account)
+  account.lowered_cpu, account.lowered_memory = figures.lowered_cpu, figures.lowered_memory
+  local over_limit = observe(row, discovery, ARGV[12], figures, false, read_observation_settings())
+  local fails = first and 0 or figures.create_fails - tonumber(known.create_fails or '0')
+  if known.avoid_level or known.trouble or fails > 0 then
+    -- @include "include/avoidance"
+    if first or restarted then
+      forgive(node_id)
+    else
+      note_outcomes(node_id, known, math.max(0, fails), figures.create_successes - tonumber(known.create_successes), now)
+    end
+  end
+  weigh_again(node_id)
+  save_rows()
+
+  -- A report without a sequence does not undo the fence of those before it.
+  local kept_sequence = sequence == '' and same_instance and known.sequence or sequence
+  local fields = {
+    'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
+    'status', ARGV[12], 'over_limit', over_limit or '', 'sequence', kept_sequence,
+  }
+  if not same_instance then fields[#fields + 1], fields[#fields + 2] = 'instances', select(2, processes()) end
+  if interval_ms then fields[#fields + 1], fields[#fields + 2] = 'interval_ms', integer(interval_ms) end
+  if tells_roster or first then
+    local told = tells_roster and format_reports(reports, generation, now) or ''
+    fields[#fields + 1], fields[#fields + 2] = 'reports', told
+  end
+  for _, name in ipairs(FIGURES) do fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name]) end
+  for index = 28, 27 + details do fields[#fields + 1] = ARGV[index] end
+  if tells_roster and not unchanged and not sliced and not contested[1] then
+    fields[#fields + 1], fields[#fields + 2] = 'roster_digest', digest
+  end
+  redis.call('HSET', node_key(node_id), unpack(fields))
+  local over = { 'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu', 'explained_any_memory',
+    'waiting', 'last_heard_ms' }
+  if sliced or contested[1] then over[#over + 1] = 'roster_digest' end
+  redis.call('HDEL', node_key(node_id), unpack(over))
 end
-for index = 24, 23 + details do fields[#fields + 1] = ARGV[index] end
-redis.call('HSET', node_key(node_id), unpack(fields))
-redis.call('HDEL', node_key(node_id), 'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu',
-  'explained_any_memory', 'waiting', 'last_heard_ms')
+write_report()
+if added[1] or removed[1] then edits = integer(redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)) end
+if tells_roster and not sliced then note_conflicts(node_id, #contested) end
 redis.call('ZADD', key('seen'), integer(now), node_id)
 redis.call('ZREM', key('silent'), node_id)
 redis.call('ZREM', key('forgotten'), node_id)
 close_clock(now)
-
-local changed = digest ~= '' and digest ~= known.roster_digest
-if digest ~= '' and not changed then drop_unlisted(node_id, settings.binding_grace_ms, now) end
-return { 'accepted', integer(generation), changed and '1' or '0', known.roster_edits or '0',
-  cpu_config_due(node_id, now) and '1' or '0' }
+local function template_due()
+  -- @include "include/cpu_configs"
+  return cpu_config_due(node_id, now)
+end
+return {
+  'accepted', integer(generation), sliced and '1' or '0', edits, template_due() and '1' or '0',
+  more and '1' or '0', unpack(contested),
+}

@@ -23,14 +23,17 @@ local function recount_bound(subject, sandbox_id, binding)
   local assigned, due = assigned_to(node_id, sandbox_id), redis.call('ZSCORE', key('assigned'), sandbox_id)
   if is_listed(node_id, sandbox_id) then
     if assigned or due then finding(subject, 'assigned', 'is in the roster of node ' .. node_id .. ' and still awaited') end
-  elseif tonumber(assigned or -1) ~= binding.recorded_at_ms or tonumber(due or -1) ~= binding.recorded_at_ms then
+    if (binding.deleted > 0) ~= (redis.call('ZSCORE', node_key(node_id, 'deleted'), sandbox_id) ~= false) then
+      finding(subject, 'deleted', 'was deleted by an event of node ' .. node_id .. ' in its record or in the list, not in both')
+    end
+  elseif tonumber(assigned or -1) ~= binding.sequence or tonumber(due or -1) ~= binding.recorded_at_ms then
     finding(subject, 'bound', 'is bound to node ' .. node_id .. ', which neither lists nor awaits it as recorded')
   end
 end
 
 for index = 2, #ARGV, 2 do
   local node_id, sandbox_id = ARGV[index], ARGV[index + 1]
-  local subject, binding = 'sandbox ' .. sandbox_id, binding_of(sandbox_id)
+  local subject, binding = 'sandbox ' .. sandbox_id, record_of(sandbox_id)
   if binding then
     recount_bound(subject, sandbox_id, binding)
   elseif redis.call('ZSCORE', key('assigned'), sandbox_id) then
@@ -41,7 +44,8 @@ for index = 2, #ARGV, 2 do
     if is_listed(node_id, sandbox_id) then
       finding(subject, 'roster', 'is in the roster of node ' .. node_id .. ' but bound to ' .. bound_to)
     end
-    if assigned_to(node_id, sandbox_id) then
+    -- A node goes on being asked for what its own reservation was confirmed with, whoever holds the binding.
+    if assigned_to(node_id, sandbox_id) and not redis.call('HGET', node_key(node_id, 'claims'), sandbox_id) then
       finding(subject, 'assigned', 'is awaited by node ' .. node_id .. ' but bound to ' .. bound_to)
     end
   end

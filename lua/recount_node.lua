@@ -5,7 +5,7 @@
 -- ARGV[2]: node_id  listed or not: of a node that is not, hardly anything may be left
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(open reservations of the node)
+-- Cost: O(open reservations of the node + its roster, up to 2,000 ids)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
@@ -14,6 +14,7 @@
 -- @include "include/reservations"
 -- @include "include/findings"
 -- @include "include/recount_claims"
+-- @include "include/recount_account"
 -- @include "include/cpu_configs"
 
 -- Which sets a node of each pool stands in; in all others it must not.
@@ -132,7 +133,13 @@ local function recount_cpu_config()
   end
 end
 
-local cpu, memory, count = recount_claims(node_id, subject)
+local cpu, memory, count, nameless = recount_claims(node_id, subject)
+local account = account_of(node_id)
+if account then
+  cpu, memory, count = cpu - account.discount_cpu, memory - account.discount_memory, count - account.discount_count
+end
+recount_unnamed(node_id, subject, nameless)
+recount_account(node_id, subject)
 recount_listing()
 recount_sightings()
 recount_row()
@@ -150,6 +157,8 @@ if not listed then
     end
   end
   left('acknowledged', 'removed')
+  left('doubts', 'removed')
+  left('deleted', 'forgotten')
   left('sandboxes', 'forgotten')
   left('artifacts')
 end

@@ -1,5 +1,6 @@
 -- schedule_sandbox.lua: chooses a node and, for a creation, reserves on it – one atomic decision.
--- Guarantee: no two placements see the same free capacity; the same reservation id is decided once.
+-- Guarantee: no two placements see the same free capacity; the same reservation id is decided once; a sandbox id
+--            that its caller gives belongs to one open reservation or sandbox.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: reservation_id  fixed by the caller before its first attempt
@@ -8,17 +9,19 @@
 -- ARGV[5]: ttl_ms  of the reservation, '' for the ledger's default
 -- ARGV[6]: request_id  for the logs, may be ''
 -- ARGV[7]: caller  name of the API key
--- ARGV[8]: kind  cold | template | ordinary (the request starts here, see include/request)
--- ARGV[9]: cpu_count  0: not stated
--- ARGV[10]: memory_mb  MiB, 0: not stated
--- ARGV[11]: template_id  '' when none
--- ARGV[12]: group_key  '' when the request belongs to no group
--- ARGV[13]: entropy  random integer from the caller
--- ARGV[14]: excluded_count  how many of the following are excluded nodes
--- ARGV[15..]: excluded  node ids, then locality keys
+-- ARGV[8]: sandbox_id  that the caller gave the sandbox to be, '' when the node names it
+-- ARGV[9]: kind  cold | template | ordinary (the request starts here, see include/request)
+-- ARGV[10]: cpu_count  0: not stated
+-- ARGV[11]: memory_mb  MiB, 0: not stated
+-- ARGV[12]: template_id  '' when none
+-- ARGV[13]: group_key  '' when the request belongs to no group
+-- ARGV[14]: entropy  random integer from the caller
+-- ARGV[15]: excluded_count  how many of the following are excluded nodes
+-- ARGV[16..]: excluded  node ids, then locality keys
 -- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
---        {'conflict', {reservation fields}} | {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
+--        {'conflict', {reservation fields}} | {'taken', {reservation fields} | {}}: the sandbox id is another's
+--        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
 --        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(log nodes); bounded slices of index, expiry and silence backlog, each answered with 'again'
@@ -35,7 +38,7 @@ if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local reservation_id = ARGV[2]
-local request = read_request(8)
+local request = read_request(9)
 
 -- Decide. An id that was decided before is told again, with what became of it since.
 if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) == 1 then
@@ -49,6 +52,11 @@ if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) ==
   end
   local endpoint = redis.call('HGET', node_key(earlier.node_id), 'endpoint') or ''
   return { 'replayed', earlier.node_id, endpoint, earlier.strategy, earlier.degraded or '0', fields }
+end
+if request.creation and ARGV[8] ~= '' then
+  -- @include "include/naming"
+  local holder = holder_of_name(ARGV[8], now)
+  if holder then return { 'taken', holder } end
 end
 -- @include "include/decide"
 local node_id = context.node_id
@@ -80,11 +88,15 @@ local sequence = integer(redis.call('INCR', key('sequence')))
 local ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms
 local cpu, memory = integer(request.cpu), integer(context.shape.memory)
 local deadline = integer(now + ttl_ms)
+local lifecycle_letter = ARGV[4] == 'heartbeat' and 'h' or 'e'
 local fields = {
   'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu, 'memory_bytes', memory,
   'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence,
 }
 if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '1' end
+if ARGV[8] ~= '' then
+  for _, value in ipairs({ 'sandbox_id', ARGV[8], 'sandbox_told', 'named' }) do fields[#fields + 1] = value end
+end
 if request.template_id ~= '' then
   fields[#fields + 1], fields[#fields + 2] = 'template_id', request.template_id
 end
@@ -101,6 +113,13 @@ redis.call('HSET', reservation_key(reservation_id), 'fingerprint', ARGV[3], 'str
 redis.call('ZADD', key('reservations'), sequence, reservation_id)
 redis.call('ZADD', key('expiry'), deadline, reservation_id)
 redis.call('ZADD', node .. ':reservations', sequence, reservation_id)
+if ARGV[8] ~= '' then
+  redis.call('SET', key('sandbox:' .. ARGV[8]), reservation_id)
+  redis.call('HSET', node .. ':claims', ARGV[8], reservation_id)
+else
+  redis.call('HSET', node .. ':unnamed', reservation_id,
+    lifecycle_letter .. ',' .. sequence .. ',' .. cpu .. ',' .. memory .. ',1')
+end
 local row = row_of(node_id)
 row.pending_cpu = row.pending_cpu + request.cpu
 row.pending_memory = row.pending_memory + context.shape.memory

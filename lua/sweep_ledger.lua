@@ -29,14 +29,9 @@ end
 
 -- Bindings of a node that has been gone or silent for longer than they may live.
 local function forget_bindings(node_id)
-  local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), BINDING_SLICE)
-  unbind(node_id, listed)
-  if redis.call('EXISTS', node_key(node_id)) == 1 then
-    redis.call('HDEL', node_key(node_id), 'roster_digest')
-    redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
-  end
-  if #listed < BINDING_SLICE then redis.call('ZREM', key('forgotten'), node_id) end
-  return #listed + 1
+  local listed = forget_listed(node_id, BINDING_SLICE, now)
+  if listed < BINDING_SLICE then redis.call('ZREM', key('forgotten'), node_id) end
+  return listed + 1
 end
 
 -- Some of the nodes that were silent for so long that a self-registered one leaves the list; others are to
@@ -61,10 +56,14 @@ local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(no
   'LIMIT', 0, BINDING_SLICE)
 if outlived[1] then
   redis.call('ZREM', key('assigned'), unpack(outlived))
-  for holder, held in pairs(by_holder(outlived, '')) do
-    if holder ~= '' then unbind(holder, held) end
+  local held = {}
+  for sandbox_id, record in pairs(records_of(outlived)) do
+    held[record.node_id] = held[record.node_id] or {}
+    table.insert(held[record.node_id], sandbox_id)
   end
+  for holder, ids in pairs(held) do unbind(holder, ids, now) end
 end
+redis.call('ZREMRANGEBYSCORE', key('ended'), '-inf', integer(now - ENDED_MS))
 local purged = purge_finished(now, SLICE)
 for _, node_id in ipairs(absent_nodes()) do
   if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then

@@ -27,8 +27,11 @@ end
 
 local row = row_of(node_id)
 if row and known.last_seen_ms then
+  grant_discount(node_id, account_of(node_id), 0, 0, 0)
+  local kept = kept_of_account(node_id)
   redis.call('DEL', node)
-  redis.call('HSET', node, 'endpoint', known.endpoint, 'discovery', known.discovery)
+  redis.call('HSET', node, 'endpoint', known.endpoint, 'discovery', known.discovery, unpack(kept))
+  close_account(node_id)
   if known.self_registered then redis.call('HSET', node, 'self_registered', '1') end
   for _, set in ipairs({ 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
   row.avoided = nil
@@ -41,10 +44,10 @@ withdraw_cpu_config(node_id)
 redis.call('ZADD', key('forgotten'), integer(now), node_id)
 close_clock(now)
 
-local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), SLICE)
-unbind(node_id, listed)
+local listed = forget_listed(node_id, SLICE, now)
 local assigned = redis.call('ZRANGE', node_key(node_id, 'assigned'), 0, SLICE - 1)
-unbind(node_id, assigned)
-if #listed == SLICE or #assigned == SLICE then return { 'again', 'bindings' } end
+unbind(node_id, assigned, now)
+save_rows()
+if listed == SLICE or #assigned == SLICE then return { 'again', 'bindings' } end
 redis.call('ZREM', key('forgotten'), node_id)
 return { 'unregistered' }

@@ -1,107 +1,135 @@
 -- @include "include/reservations"
--- Which node a sandbox runs on.
---   bindings[sandbox]        '<recorded_at_ms> <node id>'
---   node:<id>:sandboxes      what the node's last roster listed
---   node:<id>:assigned, assigned   recorded but not listed yet, by when they were recorded
+-- @include "include/records"
+-- Which node a sandbox runs on, by its record (include/records).
+--   node:<id>:sandboxes      what the node's installed roster lists, each bound to that node
+--   node:<id>:assigned       recorded but not listed yet, or not any more by a new instance, by sequence
+--   node:<id>:deleted        listed ids that a delete event named, by the sequence of the event
+--   assigned                 all that no roster lists, by when they were recorded
+--   ended                    ids that were listed or told and are no more, by when
 -- A binding carries no TTL to refresh: it is valid until binding_ttl after the later of its
 -- recording and the last report of a node that still lists it.
 
 -- Whatever takes `sandbox_ids` handles them together, at most 500 in one call: a handful of commands
 -- for a slice of a roster, not a handful for each of its sandboxes.
+local ENDED_MS = 600000
+local ENDED_MAX = 100000
 
-local function parse_binding(text)
-  local recorded_at_ms, node_id = string.match(text, '^(%d+) (.*)$')
-  return { node_id = node_id, recorded_at_ms = tonumber(recorded_at_ms) }
+-- A node's installed roster was changed. The stored digest no longer describes it, so the node's next report is
+-- applied as a difference again.
+local function note_edit(node_id)
+  if redis.call('EXISTS', node_key(node_id)) == 0 then return end
+  redis.call('HDEL', node_key(node_id), 'roster_digest')
+  redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
 end
 
-local function binding_of(sandbox_id)
-  local text = redis.call('HGET', key('bindings'), sandbox_id)
-  return text and parse_binding(text) or nil
-end
-
-local function is_listed(node_id, sandbox_id)
-  return redis.call('SISMEMBER', node_key(node_id, 'sandboxes'), sandbox_id) == 1
-end
-
--- The sandboxes by the node that each is bound to; those bound to none under `unbound`.
-local function by_holder(sandbox_ids, unbound)
-  local held = {}
-  for index, text in ipairs(redis.call('HMGET', key('bindings'), unpack(sandbox_ids))) do
-    local holder = text and parse_binding(text).node_id or unbound
-    held[holder] = held[holder] or {}
-    held[holder][#held[holder] + 1] = sandbox_ids[index]
-  end
-  return held
-end
-
--- Takes sandboxes out of a node's last roster. The stored digest no longer describes that roster,
--- so the node's next report is applied as a difference again.
-local function unlist(node_id, sandbox_ids)
-  if redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(sandbox_ids)) > 0
-    and redis.call('EXISTS', node_key(node_id)) == 1 then
-    redis.call('HDEL', node_key(node_id), 'roster_digest')
-    redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
-  end
-end
-
-local function forget_assignments(node_id, sandbox_ids)
-  redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
-  redis.call('ZREM', key('assigned'), unpack(sandbox_ids))
-end
-
--- Deletes the bindings that still point to that node.
-local function unbind(node_id, sandbox_ids)
-  if #sandbox_ids == 0 then return end
-  unlist(node_id, sandbox_ids)
-  local own = by_holder(sandbox_ids, node_id)[node_id]
-  if not own then return end
-  redis.call('HDEL', key('bindings'), unpack(own))
-  forget_assignments(node_id, own)
-end
-
--- Records an assignment; the last one wins, whoever held the sandbox before.
-local function bind(node_id, sandbox_id, now)
-  local earlier = binding_of(sandbox_id)
-  if earlier and earlier.node_id ~= node_id then
-    unlist(earlier.node_id, { sandbox_id })
-    forget_assignments(earlier.node_id, { sandbox_id })
-  end
-  redis.call('HSET', key('bindings'), sandbox_id, integer(now) .. ' ' .. node_id)
-  if not is_listed(node_id, sandbox_id) then
-    redis.call('ZADD', node_key(node_id, 'assigned'), integer(now), sandbox_id)
-    redis.call('ZADD', key('assigned'), integer(now), sandbox_id)
-  end
-end
-
--- A node's roster newly lists these: they are its from now on, whoever held them before.
-local function bind_listed(node_id, sandbox_ids, now)
-  if #sandbox_ids == 0 then return end
-  redis.call('SADD', node_key(node_id, 'sandboxes'), unpack(sandbox_ids))
-  local value = integer(now) .. ' ' .. node_id
-  for holder, held in pairs(by_holder(sandbox_ids, '')) do
-    if holder == node_id then
-      forget_assignments(node_id, held)
-    else
-      if holder ~= '' then
-        unlist(holder, held)
-        forget_assignments(holder, held)
-      end
-      local bound = {}
-      for _, sandbox_id in ipairs(held) do bound[#bound + 1], bound[#bound + 2] = sandbox_id, value end
-      redis.call('HSET', key('bindings'), unpack(bound))
+-- Takes sandboxes out of a node's installed roster.
+local function unlist(node_id, sandbox_ids, records)
+  local listed = redis.call('SMISMEMBER', node_key(node_id, 'sandboxes'), unpack(sandbox_ids))
+  local gone = {}
+  for index, is_member in ipairs(listed) do
+    local record = records[sandbox_ids[index]]
+    if is_member == 1 then
+      gone[#gone + 1] = sandbox_ids[index]
+      if record and record.node_id == node_id then count_record(record, -1) end
     end
   end
+  if not gone[1] then return end
+  redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(gone))
+  redis.call('ZREM', node_key(node_id, 'deleted'), unpack(gone))
+  note_edit(node_id)
 end
 
--- Bindings recorded long enough ago that a roster without them is no accident of timing.
-local function drop_unlisted(node_id, binding_grace_ms, now)
-  unbind(node_id, redis.call('ZRANGEBYSCORE', node_key(node_id, 'assigned'), '-inf',
-    integer(now - binding_grace_ms), 'LIMIT', 0, 500))
+-- Sandboxes that are no longer awaited by a node. It goes on judging those that a reservation of its own claims.
+local function forget_assignments(node_id, sandbox_ids, another_holds_them)
+  redis.call('ZREM', key('assigned'), unpack(sandbox_ids))
+  local claims = another_holds_them and redis.call('HMGET', node_key(node_id, 'claims'), unpack(sandbox_ids)) or {}
+  local left = {}
+  for index, sandbox_id in ipairs(sandbox_ids) do
+    if not claims[index] then left[#left + 1] = sandbox_id end
+  end
+  if left[1] then redis.call('ZREM', node_key(node_id, 'assigned'), unpack(left)) end
+end
+
+local function remember_ended(sandbox_ids, now)
+  local scored = {}
+  for _, sandbox_id in ipairs(sandbox_ids) do scored[#scored + 1], scored[#scored + 2] = integer(now), sandbox_id end
+  redis.call('ZADD', key('ended'), unpack(scored))
+  redis.call('ZREMRANGEBYRANK', key('ended'), 0, -ENDED_MAX - 1)
+end
+
+-- Deletes the bindings that still point to that node, listed or not.
+local function unbind(node_id, sandbox_ids, now)
+  if #sandbox_ids == 0 then return end
+  local records, own = records_of(sandbox_ids), {}
+  unlist(node_id, sandbox_ids, records)
+  redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
+  for _, sandbox_id in ipairs(sandbox_ids) do
+    if records[sandbox_id] and records[sandbox_id].node_id == node_id then own[#own + 1] = sandbox_id end
+  end
+  if not own[1] then return end
+  redis.call('HDEL', key('bindings'), unpack(own))
+  redis.call('ZREM', key('assigned'), unpack(own))
+  remember_ended(own, now)
+end
+
+-- Takes some of a node's installed roster away, and their bindings; how many.
+local function forget_listed(node_id, slice, now)
+  local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), slice)
+  if not listed[1] then return 0 end
+  local own = {}
+  for sandbox_id, record in pairs(records_of(listed)) do
+    if record.node_id == node_id then
+      count_record(record, -1)
+      own[#own + 1] = sandbox_id
+    end
+  end
+  redis.call('ZREM', node_key(node_id, 'deleted'), unpack(listed))
+  note_edit(node_id)
+  if own[1] then
+    redis.call('HDEL', key('bindings'), unpack(own))
+    remember_ended(own, now)
+  end
+  return #listed
+end
+
+-- Puts a told sandbox among those that no roster lists yet.
+local function await(sandbox_id, record)
+  redis.call('ZADD', node_key(record.node_id, 'assigned'), integer(record.sequence), sandbox_id)
+  redis.call('ZADD', key('assigned'), integer(record.recorded_at_ms), sandbox_id)
+end
+
+-- Records that a sandbox runs on a node, as somebody tells; the last one wins, whoever held it before.
+-- `facts`: what the teller knows (cpu, memory, caller, group_key). A size that is known already stays, unless an
+-- event states it (`facts.exact`).
+local function bind(node_id, sandbox_id, now, facts)
+  local record = record_of(sandbox_id)
+  if record and record.node_id ~= node_id then
+    unlist(record.node_id, { sandbox_id }, { [sandbox_id] = record })
+    forget_assignments(record.node_id, { sandbox_id }, true)
+  end
+  record = record or { cpu = 0, memory = 0, paused = false, deleted = 0, caller = '', group_key = '', mark = 'l' }
+  local listed = is_listed(node_id, sandbox_id)
+  if listed and record.node_id == node_id then count_record(record, -1) end
+  for _, dimension in ipairs({ 'cpu', 'memory' }) do
+    local stated = facts[dimension] or 0
+    if stated > 0 and (facts.exact or record[dimension] == 0) then record[dimension] = stated end
+  end
+  if facts.caller then record.caller, record.group_key = facts.caller, facts.group_key or '' end
+  record.node_id, record.recorded_at_ms, record.mark = node_id, now, 't'
+  if not listed then
+    record.sequence, record.deleted = sequence_now(), 0
+    await(sandbox_id, record)
+  else
+    count_record(record, 1)
+  end
+  redis.call('HSET', key('bindings'), sandbox_id, format_record(record))
+  return record
 end
 
 -- Until when a lookup may trust a binding. `last_seen_ms` nil: the node never reported.
-local function valid_until(binding, sandbox_id, last_seen_ms, binding_ttl_ms)
-  local since = binding.recorded_at_ms
-  if last_seen_ms and last_seen_ms > since and is_listed(binding.node_id, sandbox_id) then since = last_seen_ms end
+local function valid_until(record, sandbox_id, last_seen_ms, binding_ttl_ms)
+  if record.deleted > 0 then return 0 end
+  local since = record.recorded_at_ms
+  if last_seen_ms and last_seen_ms > since and is_listed(record.node_id, sandbox_id) then since = last_seen_ms end
   return since + binding_ttl_ms
 end

@@ -21,7 +21,7 @@ local function release_removed(node_id, now)
   end
   if #ids < REMOVED_SLICE then
     redis.call('ZREM', key('removed'), node_id)
-    redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'))
+    redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'), node_key(node_id, 'doubts'))
   end
   return #ids
 end
@@ -55,6 +55,7 @@ local function list_node(node_id, endpoint, discovery, now, about)
   local node = node_key(node_id)
   local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'last_heard_ms')
   local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
+  local kept = returning and kept_of_account(node_id)
   if returning then
     redis.call('DEL', node)
     redis.call('ZADD', key('nodes'), 0, node_id)
@@ -67,6 +68,8 @@ local function list_node(node_id, endpoint, discovery, now, about)
   redis.call('HSET', node, 'endpoint', endpoint, 'discovery', discovery)
   if returning then
     for field, value in pairs(about or {}) do redis.call('HSET', node, field, value) end
+    if kept[1] then redis.call('HSET', node, unpack(kept)) end
+    close_account(node_id)
   end
   local row = new_row(node_id)
   if returning then
@@ -87,8 +90,11 @@ local function delist_node(node_id, now, settings)
   local node = node_key(node_id)
   local known = as_table_of(node_key(node_id), 'endpoint', 'last_seen_ms', 'last_heard_ms')
   local heard_ms = known.last_seen_ms or known.last_heard_ms
+  local kept = kept_of_account(node_id)
   redis.call('DEL', node)
-  redis.call('HSET', node, 'endpoint', known.endpoint or '', 'discovery', 'removed', 'removed_at_ms', integer(now))
+  redis.call('HSET', node, 'endpoint', known.endpoint or '', 'discovery', 'removed', 'removed_at_ms', integer(now),
+    unpack(kept))
+  close_account(node_id)
   if heard_ms then redis.call('HSET', node, 'last_seen_ms', heard_ms) end
   redis.call('PEXPIRE', node, integer(math.max(settings.report_ttl_ms, settings.binding_ttl_ms) + 3600000))
   for _, set in ipairs({ 'nodes', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end

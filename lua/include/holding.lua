@@ -1,8 +1,9 @@
--- @include "include/rows"
+-- @include "include/discount"
 -- What a reservation keeps from others: capacity in the row of its node, as long as it is held.
 -- `held_*` fields are written only once a report accounts for a part; without them all of it is held.
 local function hold(reservation, cpu, memory, count)
   reservation.held_cpu, reservation.held_memory, reservation.held_count = cpu, memory, count
+  weigh_again(reservation.node_id)
   local row = row_of(reservation.node_id)
   if not row then return end
   row.pending_cpu = row.pending_cpu + cpu
@@ -16,6 +17,7 @@ local function held_by(reservation)
 end
 
 local function release(reservation)
+  weigh_again(reservation.node_id)
   local row = row_of(reservation.node_id)
   if row then
     local cpu, memory, count = held_by(reservation)

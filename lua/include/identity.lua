@@ -1,5 +1,6 @@
 -- @include "include/bindings"
--- A reservation's sandbox: told by a caller, or only suggested by an event (provisional).
+-- A reservation's sandbox: told by a caller ('1'), named by the caller when it scheduled ('named'), or only
+-- suggested by an event ('0', provisional).
 --   sandbox:<id>          the reservation that carries the sandbox id
 --   node:<id>:claims      sandbox id → reservation, of reservations that still hold capacity
 --   node:<id>:acknowledged   settled by counters, not named yet, by sequence
@@ -17,6 +18,8 @@ end
 
 local function name_reservation(reservation, sandbox_id, told)
   local id, node_id = reservation.reservation_id, reservation.node_id
+  weigh_again(node_id)
+  redis.call('HDEL', node_key(node_id, 'unnamed'), id)
   reservation.sandbox_id, reservation.sandbox_told = sandbox_id, told and '1' or '0'
   redis.call('HSET', reservation_key(id), 'sandbox_id', sandbox_id, 'sandbox_told', reservation.sandbox_told)
   redis.call('ZREM', node_key(node_id, 'acknowledged'), id)
@@ -33,17 +36,23 @@ local function drop_name(reservation)
   local sandbox_id = reservation.sandbox_id
   if redis.call('GET', key('sandbox:' .. sandbox_id)) == reservation.reservation_id then
     redis.call('DEL', key('sandbox:' .. sandbox_id))
-    redis.call('HDEL', node_key(reservation.node_id, 'claims'), sandbox_id)
+    drop_claim(reservation.node_id, sandbox_id)
   end
   redis.call('HDEL', reservation_key(reservation.reservation_id), 'sandbox_id', 'sandbox_told')
   reservation.sandbox_id, reservation.sandbox_told = nil, nil
+  if reservation.state == 'pending' or reservation.state == 'confirmed' then note_unnamed(reservation, held_by(reservation)) end
 end
 
 -- Counts again after it had ended: a late confirm, or a name that turned out to be another's.
 local function reopen(reservation, state, expires_at_ms)
   local id, node_id = reservation.reservation_id, reservation.node_id
+  local cpu, memory = tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes)
+  local account = account_of(node_id)
+  if account then account.credit = account.credit + 1 end
+  forget_doubt(reservation)
   release(reservation)
-  hold(reservation, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes), 1)
+  hold(reservation, cpu, memory, 1)
+  if not reservation.sandbox_id then note_unnamed(reservation, cpu, memory, 1) end
   reservation.state, reservation.expires_at_ms = state, integer(expires_at_ms)
   redis.call('HSET', reservation_key(id), 'state', state, 'expires_at_ms', integer(expires_at_ms))
   redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count',
@@ -61,27 +70,4 @@ local function lose_name(reservation, now)
   drop_name(reservation)
   if reservation.state == 'settled' then reopen(reservation, 'pending', tonumber(reservation.expires_at_ms)) end
   end_when_due(reservation, now)
-end
-
--- What a report with a roster says of one claim of its node.
-local function judge_claim(node_id, sandbox_id, listed, settings, now, credit)
-  local id = redis.call('HGET', node_key(node_id, 'claims'), sandbox_id)
-  local reservation = id and read_reservation(id)
-  if not reservation then
-    redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
-    return
-  end
-  if listed then
-    if credit then
-      reduce_credit(credit, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes))
-    end
-    finish_reservation(reservation, 'settled', 'listed', now)
-  elseif reservation.state == 'confirmed' and now - tonumber(reservation.confirmed_at_ms) >= settings.binding_grace_ms then
-    -- It was open since the last report, so what grew may have been its sandbox.
-    if credit and reservation.lifecycle == 'explicit' then
-      reduce_credit(credit, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes))
-    end
-    finish_reservation(reservation, 'settled', 'gone', now)
-    unbind(node_id, { sandbox_id })
-  end
 end

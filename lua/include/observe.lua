@@ -1,4 +1,5 @@
 -- @include "include/new_rows"
+-- @include "include/account"
 -- @include "include/silence"
 -- @include "include/limits"
 -- From a node's figures to its row: effective capacities, loads, and the pool it belongs to.
@@ -42,14 +43,16 @@ local function bound_row(row, figures, settings)
   end
 end
 
--- `figures` nil: the node has not reported (or its report was forgotten).
+-- `figures` nil: the node has not reported (or its report was forgotten). What delete events ended and the
+-- report still counts is taken off its load: `figures.lowered_cpu`, `figures.lowered_memory`.
 local function observe(row, discovery, status, figures, stale, settings)
   local over_limit
   if figures then
     row.cpu_capacity = effective_capacity(figures.cpu_count, settings.overcommit_cpu)
     row.memory_capacity = effective_capacity(figures.memory_total_bytes, settings.overcommit_memory)
-    row.cpu_load = figures.allocated_cpu + figures.paused_allocated_cpu
-    row.memory_load = figures.allocated_memory_bytes + figures.paused_allocated_memory_bytes
+    row.cpu_load = math.max(0, figures.allocated_cpu + figures.paused_allocated_cpu - figures.lowered_cpu)
+    row.memory_load = math.max(0, figures.allocated_memory_bytes + figures.paused_allocated_memory_bytes
+      - figures.lowered_memory)
     row.starting, row.running, row.paused =
       figures.sandbox_starting_count, figures.sandbox_count, figures.paused_sandbox_count
     over_limit = exceeded_limit(settings.limits, figures)
@@ -68,5 +71,6 @@ local function read_figures(node_id)
   if not found[1] then return nil end
   local figures = { last_seen_ms = tonumber(found[1]) }
   for index, name in ipairs(FIGURES) do figures[name] = tonumber(found[index + 1]) end
+  figures.lowered_cpu, figures.lowered_memory = lowered_by(account_of(node_id))
   return figures
 end

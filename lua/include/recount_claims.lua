@@ -4,12 +4,12 @@
 
 local function about_reservation(id)
   return as_table_of(reservation_key(id), 'node_id', 'state', 'reason', 'sandbox_id', 'cpu_count', 'memory_bytes',
-    'held_cpu', 'held_memory', 'held_count')
+    'held_cpu', 'held_memory', 'held_count', 'lifecycle', 'sequence')
 end
 
--- What the node's open reservations hold together: CPUs, bytes, sandboxes.
+-- What the node's open reservations hold together: CPUs, bytes, sandboxes; those without a sandbox as `unnamed` has them.
 local function recount_open(node_id, subject)
-  local cpu, memory, count = 0, 0, 0
+  local cpu, memory, count, nameless = 0, 0, 0, {}
   for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)) do
     local reservation = about_reservation(id)
     if not is_open(reservation.state) or reservation.node_id ~= node_id then
@@ -19,16 +19,20 @@ local function recount_open(node_id, subject)
       local held_cpu, held_memory, held_count = held_by(reservation)
       cpu, memory, count = cpu + held_cpu, memory + held_memory, count + held_count
       local sandbox_id = reservation.sandbox_id
+      if not sandbox_id then
+        nameless[id] = string.format('%s,%s,%d,%d,%d', reservation.lifecycle == 'heartbeat' and 'h' or 'e',
+          reservation.sequence or 'none', held_cpu, held_memory, held_count)
+      end
       if sandbox_id and redis.call('HGET', node_key(node_id, 'claims'), sandbox_id) ~= id then
         finding(subject, 'claims', 'misses the claim of reservation ' .. id .. ' on sandbox ' .. sandbox_id)
       end
     end
   end
-  return cpu, memory, count
+  return cpu, memory, count, nameless
 end
 
 local function recount_claims(node_id, subject)
-  local cpu, memory, count = recount_open(node_id, subject)
+  local cpu, memory, count, nameless = recount_open(node_id, subject)
   local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
   for index = 1, #claims, 2 do
     local sandbox_id, id = claims[index], claims[index + 1]
@@ -45,5 +49,5 @@ local function recount_claims(node_id, subject)
         .. shown(reservation.state))
     end
   end
-  return cpu, memory, count
+  return cpu, memory, count, nameless
 end

@@ -1,8 +1,10 @@
 -- @include "include/holding"
+-- @include "include/doubts"
+-- @include "include/records"
 -- @include "include/groups"
 -- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
-local EXPIRY_SLICE = 1024
+local EXPIRY_SLICE = 256
 local ACKNOWLEDGED_MAX = 1024
 -- The report that is being accounted for, by its generation; a script that records one sets it.
 local report_generation
@@ -45,12 +47,23 @@ local function purge_finished(now, slice)
   return #gone
 end
 
+-- When another node holds the binding, this one was asked for the sandbox on behalf of the reservation alone.
+local function drop_claim(node_id, sandbox_id)
+  redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
+  local record = record_of(sandbox_id)
+  if not record or record.node_id ~= node_id then redis.call('ZREM', node_key(node_id, 'assigned'), sandbox_id) end
+end
+
 -- Ends a reservation: nothing is held any more, and it stays readable for a while.
 -- One that counters settled may still be named by an event, so it is kept among the acknowledged.
 local function finish_reservation(reservation, state, reason, now)
   local id, node_id = reservation.reservation_id, reservation.node_id
   local retention = readable_for(reservation)
   release(reservation)
+  local account = account_of(node_id)
+  if account then account.credit = account.credit - 1 end
+  if not reservation.sandbox_id then redis.call('HDEL', node_key(node_id, 'unnamed'), id) end
+  doubt_end(reservation, state, reason)
   reservation.state, reservation.reason, reservation.finished_at_ms = state, reason, integer(now)
   redis.call('HSET', reservation_key(id), 'state', state, 'reason', reason, 'finished_at_ms', integer(now),
     'held_cpu', 0, 'held_memory', 0, 'held_count', 0)
@@ -65,7 +78,7 @@ local function finish_reservation(reservation, state, reason, now)
     redis.call('ZREMRANGEBYRANK', node_key(node_id, 'acknowledged'), 0, -ACKNOWLEDGED_MAX - 1)
   end
   if sandbox_id and sandbox_id ~= '' then
-    redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
+    drop_claim(node_id, sandbox_id)
     if state == 'settled' then
       redis.call('PEXPIRE', key('sandbox:' .. sandbox_id), integer(retention))
     else

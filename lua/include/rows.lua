@@ -15,6 +15,8 @@
 local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)$'
 local JOURNAL_CAP = 65536
 local rows, row_order, journal_trimmed = {}, {}, 0
+-- What is still to be worked out of the rows before they are written (include/discount sets it).
+local before_saving
 
 local function parse_row(text)
   local pool, cpu_capacity, memory_capacity, cpu_load, memory_load, starting, running, paused,
@@ -99,6 +101,7 @@ end
 -- pushed, else nil.
 local function save_rows()
   local length
+  if before_saving then before_saving() end
   for _, node_id in ipairs(row_order) do
     local known = rows[node_id]
     local row = known.row

@@ -78,7 +78,10 @@ class P2pEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One report. `sandbox_ids` None means "says nothing about the roster"; () means "none"."""
+    """One report. `sandbox_ids` None means "says nothing about the roster"; () means "none".
+
+    `acknowledged_generation` is that of the last answer the node had when it sampled. `hung_up`: its caller waits no
+    longer, so it may have been sampled long ago and proves nothing of what it leaves out."""
 
     node_id: str
     service_instance_id: str
@@ -91,17 +94,20 @@ class Heartbeat:
     snapshot: NodeSnapshot | None = None
     sandbox_ids: tuple[str, ...] | None = None
     p2p_endpoint: P2pEndpoint | None = None
+    acknowledged_generation: int | None = None
+    hung_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
     """`cpu_config_json` is empty when the node need not change anything. `template_due`: the ledger may
-    have one to send, although the report told none."""
+    have one to send, although the report told none. `contested`: listed ids that another node keeps."""
 
     generation: int
     cpu_config_json: str = ""
     stale: bool = False
     template_due: bool = True
+    contested: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

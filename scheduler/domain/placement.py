@@ -41,6 +41,7 @@ class Hint:
 class ScheduleRequest:
     """`hint` None is ordinary routing: a node is named, nothing is reserved.
 
+    `sandbox_id` names the sandbox to be; None leaves that to the node.
     `reservation_ttl_ms` None takes the ledger's `placement_reservation_ttl`. `idempotency_key`
     is the caller's; `caller` is the name of its API key, `anonymous` without keys."""
 
@@ -51,6 +52,7 @@ class ScheduleRequest:
     idempotency_key: str | None = None
     caller: str = "anonymous"
     request_id: str = ""
+    sandbox_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

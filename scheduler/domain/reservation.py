@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class CancelCause(StrEnum):
-    """Why a reservation is cancelled: its caller gave it up, or the node would not create the sandbox. The latter
-    counts against the node."""
-
-    CALLER = "caller"
-    NODE_REFUSED = "node_refused"
-
-
 class ReservationState(StrEnum):
     PENDING = "pending"
     CONFIRMED = "confirmed"
     SETTLED = "settled"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+
+
+class CancelCause(StrEnum):
+    """`node_refused`: the node answered that it would not create the sandbox, which counts against the node.
+    `caller`: the caller gave it up; for all it knows, the create may still go on."""
+
+    CALLER = "caller"
+    NODE_REFUSED = "node_refused"
 
 
 class Lifecycle(StrEnum):

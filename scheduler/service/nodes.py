@@ -74,6 +74,13 @@ class NodeService:
         except NodeNotListed:
             log.warning("heartbeat of a node that is not listed", node_id=heartbeat.node_id)
             raise
+        if result.contested:
+            log.warning(
+                "listed sandboxes are kept by other nodes",
+                node_id=heartbeat.node_id,
+                sandbox_ids=result.contested[:10],
+                count=len(result.contested),
+            )
         if result.stale:
             log.info("stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
         else:

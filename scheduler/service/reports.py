@@ -58,6 +58,8 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
         raise refuse("sandbox_ids", roster, f"at most {ROSTER_MAX} ids")
     if heartbeat.sequence is not None:
         byte_count("sequence", heartbeat.sequence)
+    if heartbeat.acknowledged_generation is not None:
+        byte_count("acknowledged_generation", heartbeat.acknowledged_generation)
     if heartbeat.snapshot is not None:
         check_snapshot(heartbeat.snapshot)
     if heartbeat.machine_info is not None:

@@ -31,7 +31,7 @@ _CANONICAL_TEMPLATE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
     """The request with ids trimmed and every number in bounds.
 
-    Without a hint nothing will be reserved, so an idempotency key has nothing to name and is dropped."""
+    Without a hint nothing will be reserved: an idempotency key or a sandbox id has nothing to name and is dropped."""
     if len(request.exclude_nodes) > EXCLUDED_NODES_MAX:
         raise refuse("exclude_nodes", request.exclude_nodes, f"at most {EXCLUDED_NODES_MAX} node ids")
     if request.reservation_ttl_ms is not None:
@@ -45,6 +45,9 @@ def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
         exclude_nodes=tuple(dict.fromkeys(excluded)),
         idempotency_key=None if request.hint is None else request.idempotency_key,
         caller=clean_id("caller", request.caller),
+        sandbox_id=None
+        if request.hint is None or request.sandbox_id is None
+        else clean_id("sandbox_id", request.sandbox_id),
         request_id=clean_text("request_id", request.request_id),
     )
 

@@ -123,7 +123,7 @@ def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
         created_at_ms=number(found.get("created_at_ms")),
         expires_at_ms=number(found.get("expires_at_ms")),
         sandbox_id=found.get("sandbox_id") or None,
-        sandbox_told=found.get("sandbox_told") == "1",
+        sandbox_told=found.get("sandbox_told") in ("1", "named"),
         reason=found.get("reason") or None,
         held_cpu_count=held("held_cpu", number(found.get("cpu_count"))),
         held_memory_bytes=held("held_memory", number(found.get("memory_bytes"))),
@@ -165,7 +165,9 @@ def fingerprint(request: ScheduleRequest) -> str:
     hint = None
     if request.hint is not None:
         hint = {**asdict(request.hint), "metadata": dict(request.hint.metadata)}
-    content = [hint, request.lifecycle, request.reservation_ttl_ms, sorted(request.exclude_nodes)]
+    content: list[Any] = [hint, request.lifecycle, request.reservation_ttl_ms, sorted(request.exclude_nodes)]
+    if request.sandbox_id is not None:
+        content.append(request.sandbox_id)
     return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -103,12 +103,16 @@ class Keys:
     node_claims = _NodeKey("node:{}:claims")
     node_acknowledged = _NodeKey("node:{}:acknowledged")
     node_explained = _NodeKey("node:{}:explained")
+    node_unnamed = _NodeKey("node:{}:unnamed")
+    node_doubts = _NodeKey("node:{}:doubts")
 
     # Bindings.
     bindings = _Key("bindings")
     assigned = _Key("assigned")
+    ended = _Key("ended")
     node_sandboxes = _NodeKey("node:{}:sandboxes")
     node_assigned = _NodeKey("node:{}:assigned")
+    node_deleted = _NodeKey("node:{}:deleted")
 
     # Groups, templates, artifacts.
     groups = _Key("groups")

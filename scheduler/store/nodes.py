@@ -11,7 +11,7 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, No
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
 from scheduler.store import codec
-from scheduler.store.roster import apply_roster
+from scheduler.store.roster import RosterChange, apply_roster, difference_to, fits_one_call, work_off
 from scheduler.store.runner import Runner
 from scheduler.store.upstream_bindings import UpstreamBindings
 
@@ -19,6 +19,7 @@ CHANGES_A_STEP = 1000
 PAGE = 200
 NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
+EVENTS_A_CALL = 128
 
 
 class NodeStore:
@@ -105,12 +106,15 @@ class NodeStore:
     async def _heartbeat(self, heartbeat: Heartbeat) -> HeartbeatResult:
         roster = _clean_roster(heartbeat.sandbox_ids)
         digest = "" if roster is None else codec.roster_digest(roster)
-        status, reply = await self._runner.run("record_heartbeat", *_arguments(heartbeat, digest, "offer", ()))
-        if status == "roster":
-            members = set(roster or ())
-            claimed = [sandbox_id for sandbox_id in map(codec.text, reply) if sandbox_id in members]
+        change, edits = RosterChange(), ""
+        offer = _arguments(heartbeat, digest, "offer", edits, change)
+        status, reply = await self._runner.run("record_heartbeat", *offer)
+        while status == "roster":
+            # Somebody else may change the installed roster between the two calls; then it is read again.
+            edits, change = codec.text(reply[0]), await difference_to(self._runner, heartbeat.node_id, roster or ())
+            stage = "whole" if fits_one_call(change) else "sliced"
             status, reply = await self._runner.run(
-                "record_heartbeat", *_arguments(heartbeat, digest, "listed", claimed)
+                "record_heartbeat", *_arguments(heartbeat, digest, stage, edits, change)
             )
         if status == "unlisted":
             raise NodeNotListed(NOT_LISTED)
@@ -118,26 +122,41 @@ class NodeStore:
         self._runner.note_sequence(generation)
         if status == "stale":
             return HeartbeatResult(generation, stale=True)
-        if int(reply[1]) == 1:
-            node_id, edits = heartbeat.node_id, codec.text(reply[2])
-            change = await apply_roster(self._runner, node_id, roster or (), generation, edits)
-            if self._upstream is not None:
-                await self._upstream.follow(change.added)
-                await self._upstream.follow(change.removed, lost_by=node_id)
-        return HeartbeatResult(generation, template_due=int(reply[3]) == 1)
+        follows, edits, template_due, more, *contested = reply[1:]
+        if int(follows) == 1:
+            slices = (digest, generation, codec.text(edits), change)
+            contested = await apply_roster(self._runner, heartbeat.node_id, *slices)
+        elif int(more) == 1:
+            await work_off(self._runner, heartbeat.node_id, digest, generation, codec.text(edits))
+        if self._upstream is not None and (change.added or change.removed):
+            await self._upstream.follow(change.added)
+            await self._upstream.follow(change.removed, lost_by=heartbeat.node_id)
+        return HeartbeatResult(
+            generation, template_due=int(template_due) == 1, contested=tuple(map(codec.text, contested))
+        )
 
     async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
-        """Take events into account; how many were not known before. Raises NodeNotListed."""
-        arguments: list[Any] = []
-        for event in events:
-            arguments += [event.event_type.value, event.sandbox_id, event.requested_cpu, event.requested_memory_bytes]
-        status, reply = await self._runner.run("record_events", node_id, *arguments)
-        if status == "unlisted":
-            raise NodeNotListed(NOT_LISTED)
+        """Take events into account; how many were not known before, 0 for those of a replaced process.
+
+        Raises NodeNotListed."""
+        counted = 0
+        for first in range(0, len(events), EVENTS_A_CALL):
+            arguments: list[Any] = []
+            for event in events[first : first + EVENTS_A_CALL]:
+                arguments += [event.event_type.value, event.sandbox_id]
+                arguments += [event.requested_cpu, event.requested_memory_bytes]
+            status, reply = await self._runner.run("record_events", node_id, service_instance_id, *arguments)
+            if status == "unlisted":
+                raise NodeNotListed(NOT_LISTED)
+            if status == "stale":
+                return counted
+            counted += int(reply[0])
         if self._upstream is not None:
+            begun = (SandboxEventType.CREATE, SandboxEventType.FORK)
+            await self._upstream.follow([event.sandbox_id for event in events if event.event_type in begun])
             deleted = [event.sandbox_id for event in events if event.event_type is SandboxEventType.DELETE]
             await self._upstream.follow(deleted, lost_by=node_id)
-        return int(reply[0])
+        return counted
 
     # -- views ------------------------------------------------------------------------------------------------
 
@@ -178,8 +197,9 @@ def _clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(sandbox_id for sandbox_id in trimmed if sandbox_id))
 
 
-def _arguments(heartbeat: Heartbeat, digest: str, stage: str, claimed: Sequence[str]) -> list[Any]:
+def _arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, change: RosterChange) -> list[Any]:
     """A report in the order of record_heartbeat.lua."""
+    acknowledged = heartbeat.acknowledged_generation
     snapshot = heartbeat.snapshot or NodeSnapshot()
     details = codec.heartbeat_details(heartbeat)
     return [
@@ -189,9 +209,14 @@ def _arguments(heartbeat: Heartbeat, digest: str, stage: str, claimed: Sequence[
         heartbeat.endpoint or "",
         digest,
         stage,
+        edits,
+        len(change.added),
+        "" if acknowledged is None else acknowledged,
+        int(heartbeat.hung_up),
         snapshot.status.value,
         len(details),
         *(getattr(snapshot, name) for name in codec.FIGURES),
         *details,
-        *claimed,
+        *(change.added if stage == "whole" else ()),
+        *(change.removed if stage == "whole" else ()),
     ]

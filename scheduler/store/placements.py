@@ -23,7 +23,8 @@ class PlacementStore:
     async def schedule(self, request: ScheduleRequest) -> Decision:
         """Choose a node and, for a creation, reserve on it.
 
-        Raises NoNodes, Conflict (the idempotency key belongs to another or a finished request), Overloaded.
+        Raises NoNodes, Conflict (the idempotency key belongs to another or a finished request, or the sandbox id
+        to another sandbox), Overloaded.
         """
         if request.idempotency_key is not None:
             reservation_id = codec.keyed_reservation_id(request.caller, request.idempotency_key)
@@ -36,6 +37,7 @@ class PlacementStore:
             "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
             request.request_id,
             request.caller,
+            request.sandbox_id or "",
             *codec.request_arguments(request, self._runner.entropy()),
         )
         status, reply = await self._run("schedule_sandbox", arguments, durable=request.hint is not None)
@@ -44,6 +46,8 @@ class PlacementStore:
         if status == "conflict":
             found = codec.reservation(reservation_id, reply[0])
             raise Conflict(f"the idempotency key belongs to {_whose(found.state)}", reservation=found)
+        if status == "taken":
+            raise _taken(str(request.sandbox_id), reply[0])
         if status == "overloaded":
             raise Overloaded("more reservations are due to expire than one call may work off; ask again")
         if status not in ("placed", "replayed"):
@@ -93,6 +97,13 @@ class PlacementStore:
 
 def _whose(state: str) -> str:
     return f"a reservation that is {state}" if state in ("cancelled", "expired") else "another request"
+
+
+def _taken(sandbox_id: str, fields: list[Any]) -> Conflict:
+    if not fields:
+        return Conflict(f"sandbox {sandbox_id!r} runs already, or did a moment ago")
+    # Whose reservation it is may be another caller's business: the id and node of it are not told.
+    return Conflict(f"sandbox {sandbox_id!r} belongs to another reservation")
 
 
 def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) -> Reservation:

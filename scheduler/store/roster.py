@@ -1,4 +1,4 @@
-"""Applying a changed roster: the difference to the last one, in slices that carry the report's generation."""
+"""Applying a changed roster: the difference to the installed one, with the report or in slices after it."""
 
 from __future__ import annotations
 
@@ -9,39 +9,66 @@ from scheduler.store import codec
 from scheduler.store.runner import Runner
 
 SLICE = 250
+WHOLE_MOST = 500
 SCAN_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class RosterChange:
-    """What a roster lists that the last one did not, and what it leaves out."""
+    """What a roster lists that the installed one does not, and what it leaves out."""
 
     added: Sequence[str] = ()
     removed: Sequence[str] = ()
 
 
-async def apply_roster(
-    runner: Runner, node_id: str, roster: Sequence[str], generation: int, edits: str
-) -> RosterChange:
-    """Bring the node's bindings to its roster. A newer report's roster supersedes this one silently."""
-    listed = await _last_roster(runner, node_id)
+def fits_one_call(change: RosterChange) -> bool:
+    """Whether it can be installed together with the report's load."""
+    return len(change.added) <= SLICE and len(change.added) + len(change.removed) <= WHOLE_MOST
+
+
+async def difference_to(runner: Runner, node_id: str, roster: Sequence[str]) -> RosterChange:
+    """From the node's installed roster to this one."""
+    listed = await _installed_roster(runner, node_id)
     added = [sandbox_id for sandbox_id in roster if sandbox_id not in listed]
-    removed = list(listed.difference(roster))
-    slices: list[tuple[list[str], list[str]]] = [
-        (added[first : first + SLICE], []) for first in range(0, len(added), SLICE)
+    return RosterChange(added, list(listed.difference(roster)))
+
+
+async def apply_roster(
+    runner: Runner, node_id: str, digest: str, generation: int, edits: str, change: RosterChange
+) -> list[bytes | str]:
+    """Install a large difference. A newer report's roster supersedes this one silently.
+
+    The listed ids that another node keeps."""
+    slices: list[tuple[Sequence[str], Sequence[str]]] = [
+        (change.added[first : first + SLICE], ()) for first in range(0, len(change.added), SLICE)
     ]
-    slices += [([], removed[first : first + SLICE]) for first in range(0, len(removed), SLICE)]
-    slices = slices or [([], [])]
+    slices += [((), change.removed[first : first + SLICE]) for first in range(0, len(change.removed), SLICE)]
+    contested: list[bytes | str] = []
     for number, (joined, left) in enumerate(slices, start=1):
-        digest = codec.roster_digest(roster) if number == len(slices) else ""
-        status, _ = await runner.run("apply_roster", node_id, generation, edits, digest, len(joined), *joined, *left)
+        told = digest if number == len(slices) else ""
+        status, reply = await runner.run(
+            "apply_roster", node_id, generation, edits, told, len(contested), len(joined), *joined, *left
+        )
         if status == "superseded":
-            break
-    return RosterChange(added, removed)
+            return contested
+        edits = codec.text(reply[0])
+        contested += reply[2:]
+    if int(reply[1]) == 1:
+        await work_off(runner, node_id, digest, generation, edits)
+    return contested
 
 
-async def _last_roster(runner: Runner, node_id: str) -> set[str]:
-    """What the node's last roster listed, read in slices: a large one must not hold the server."""
+async def work_off(runner: Runner, node_id: str, digest: str, generation: int, edits: str) -> None:
+    """What a report has proven and settled, when it is more than one call may do."""
+    while True:
+        status, reply = await runner.run("apply_roster", node_id, generation, edits, digest, 0, 0)
+        if status == "superseded" or int(reply[1]) == 0:
+            return
+        edits = codec.text(reply[0])
+
+
+async def _installed_roster(runner: Runner, node_id: str) -> set[str]:
+    """What the ledger has of the node's roster, read in slices: a large one must not hold the server."""
     key = runner.keys.node_sandboxes(node_id)
     listed: set[str] = set()
     cursor = b"0"

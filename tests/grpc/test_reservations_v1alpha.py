@@ -257,3 +257,27 @@ async def test_an_unknown_reservation_is_not_found(port: Port) -> None:
         ("Renew", v1alpha.RenewRequest(reservation_id="nope", ttl_ms=5)),
     ):
         assert (await refusal(getattr(port.reservations, method)(request_)))[0] == "NOT_FOUND"
+
+
+async def test_a_sandbox_named_by_its_caller_is_unique_and_confirmed_by_that_name(port: Port) -> None:
+    placed = await port.reservations.Reserve(cold(sandbox_id="mine"))
+    assert placed.reservation.sandbox_id == "mine"
+    code, _ = await refusal(port.reservations.Reserve(cold(sandbox_id="mine")))
+    assert code == "FAILED_PRECONDITION"
+    reservation_id = placed.reservation.reservation_id
+    code, _ = await refusal(
+        port.reservations.Confirm(v1alpha.ConfirmRequest(reservation_id=reservation_id, sandbox_id="other"))
+    )
+    assert code == "FAILED_PRECONDITION"
+    await port.reservations.Confirm(v1alpha.ConfirmRequest(reservation_id=reservation_id, sandbox_id="mine"))
+
+
+async def test_a_cancel_tells_whether_the_node_answered(port: Port) -> None:
+    for cause in (v1alpha.CANCEL_CAUSE_UNSPECIFIED, v1alpha.CANCEL_CAUSE_CALLER, v1alpha.CANCEL_CAUSE_NODE_REFUSED):
+        placed = await port.reservations.Reserve(cold())
+        cancelled = await port.reservations.Cancel(
+            v1alpha.CancelRequest(reservation_id=placed.reservation.reservation_id, cause=cause)
+        )
+        assert cancelled.reservation.state == v1alpha.RESERVATION_STATE_CANCELLED
+    code, _ = await refusal(port.reservations.Cancel(v1alpha.CancelRequest(reservation_id="r", cause=9)))
+    assert code == "INVALID_ARGUMENT"

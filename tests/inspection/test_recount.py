@@ -110,6 +110,18 @@ BREAKS = [
         ("ZADD", k.node_acknowledged("a"), 1, b.id("pending"))]),
     breaking("an acknowledged one that is gone", "reservation ghost is no longer one that counters", lambda k, b: [
         ("ZADD", k.node_acknowledged("a"), 1, "ghost")]),
+    breaking("an account its roster denies", "told_cpu is 9, its roster adds up to 0", lambda k, b: [
+        ("HSET", k.node("a"), "told_cpu", 9)]),
+    breaking("a discount of nothing", "its load is taken to hold 3 CPUs, 0 bytes, 0 sandboxes", lambda k, b: [
+        ("HSET", k.node("a"), "discount_cpu", 3)]),
+    breaking("an unnamed one that is not weighed", "has no sandbox and stands there as nothing", lambda k, b: [
+        ("HDEL", k.node_unnamed(b.node("pending")), b.id("pending"))]),
+    breaking("an unnamed one that is none", "reservation ghost is not open or has a sandbox", lambda k, b: [
+        ("HSET", k.node_unnamed("a"), "ghost", "e,1,1,1,1")]),
+    breaking("a delete that no record tells", "in its record or in the list, not in both", lambda k, b: [
+        ("ZADD", k.node_deleted("a"), 5, "old-a")]),
+    breaking("doubts of nobody", "ghost is not listed, and nothing will ever clear its doubts", lambda k, b: [
+        ("HSET", k.node_doubts("ghost"), "r", "k,2,0,1,1")]),
     breaking("a CPU template that takes no part", "takes part in its cluster's CPU template", lambda k, b: [
         ("HSET", k.node_cpu_config("a"), "listed", 0)]),
     # What a node leaves behind.

@@ -7,10 +7,11 @@ from typing import Any
 
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest
-from scheduler.domain.reservation import Reservation, ReservationResult, ReservationState
+from scheduler.domain.reservation import CancelCause, Reservation, ReservationResult, ReservationState
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import NotFound
 from scheduler.service import Services
+from scheduler.store.ledger import Ledger
 from tests.support.clock import VirtualClock
 
 MIB = 1024 * 1024
@@ -38,6 +39,7 @@ class Cluster:
 
     services: Services
     clock: VirtualClock
+    ledger: Ledger | None = None
     figures: dict[str, NodeSnapshot] = field(default_factory=dict)
 
     # -- nodes --------------------------------------------------------------------------------------------------
@@ -57,16 +59,26 @@ class Cluster:
         *,
         instance: str = "run-1",
         sequence: int | None = None,
+        acknowledged: int | None = None,
+        hung_up: bool = False,
         **figures: Any,
     ) -> HeartbeatResult:
         known = self.figures.get(node_id, NodeSnapshot(status=NodeStatus.READY))
         snapshot = self.figures[node_id] = replace(known, **figures)
         return await self.services.nodes.heartbeat(
-            Heartbeat(node_id, instance, sequence=sequence, snapshot=snapshot, sandbox_ids=roster)
+            Heartbeat(
+                node_id,
+                instance,
+                sequence=sequence,
+                snapshot=snapshot,
+                sandbox_ids=roster,
+                acknowledged_generation=acknowledged,
+                hung_up=hung_up,
+            )
         )
 
-    async def tell(self, node_id: str, *events: SandboxEvent) -> int:
-        return await self.services.nodes.record_events(node_id, "run-1", events)
+    async def tell(self, node_id: str, *events: SandboxEvent, instance: str = "run-1") -> int:
+        return await self.services.nodes.record_events(node_id, instance, events)
 
     async def pending(self, node_id: str = "a") -> tuple[int, int, int]:
         """What is promised on the node beside its report: CPUs, MiB, sandboxes."""
@@ -90,8 +102,10 @@ class Cluster:
     async def confirm(self, reservation: Reservation, sandbox_id: str = "s1") -> ReservationResult:
         return await self.services.reservations.confirm(reservation.reservation_id, sandbox_id)
 
-    async def cancel(self, reservation: Reservation, reason: str = "no longer wanted") -> ReservationResult:
-        return await self.services.reservations.cancel(reservation.reservation_id, reason)
+    async def cancel(
+        self, reservation: Reservation, reason: str = "no longer wanted", cause: CancelCause = CancelCause.CALLER
+    ) -> ReservationResult:
+        return await self.services.reservations.cancel(reservation.reservation_id, reason, cause)
 
     async def renew(self, reservation: Reservation, ttl_ms: int = TTL_MS) -> ReservationResult:
         return await self.services.reservations.renew(reservation.reservation_id, ttl_ms)
@@ -120,6 +134,11 @@ class Cluster:
 
     def wait(self, ms: int) -> None:
         self.clock.advance(ms)
+
+    async def stats(self) -> dict[str, int]:
+        """The ledger's counters."""
+        assert self.ledger is not None
+        return await self.ledger.settings.stats()
 
     async def sweep(self) -> None:
         while await self.services.reservations.sweep():

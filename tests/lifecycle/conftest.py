@@ -16,5 +16,5 @@ from tests.support.recount import assert_ledger_is_sound
 @pytest.fixture
 async def cluster(services: Services, ledger: Ledger, clock: VirtualClock) -> AsyncIterator[Cluster]:
     """No node yet. Whatever a test does, the ledger must agree with a recount of itself in the end."""
-    yield Cluster(services, clock)
+    yield Cluster(services, clock, ledger)
     await assert_ledger_is_sound(ledger)

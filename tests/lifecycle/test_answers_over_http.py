@@ -79,8 +79,11 @@ async def test_cancel_answers_200_also_where_nothing_is_left_to_free(api: httpx.
     cancelled = (await schedule(api))["reservation"]
     assert told(await call(api, cancelled, "cancel", reason="changed")) == (200, "cancelled", False, False)
     assert told(await call(api, cancelled, "cancel", reason="again")) == (200, "cancelled", True, False)
-    settled = (await schedule(api))["reservation"]
-    created = {"sandbox_id": "s1", "event_type": "create", "requested_cpu": 2, "requested_memory_bytes": 2**32}
+    # An event names only what nobody will confirm, and nothing of a size that was given up a moment ago.
+    hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 1024}
+    answer = await api.post("/v1/schedule", json={"hint": hint, "lifecycle": "heartbeat"})
+    settled = answer.json()["reservation"]
+    created = {"sandbox_id": "s1", "event_type": "create", "requested_cpu": 1, "requested_memory_bytes": 2**30}
     events = {"service_instance_id": "svc-a", "events": [created]}
     assert (await api.post("/v1/nodes/a/events", json=events)).status_code == 200
     await report(api, "a", ["s1"], cpu_count=16)

@@ -43,7 +43,7 @@ async def test_a_roster_leads_from_confirmed_to_settled(cluster: Cluster) -> Non
 
 async def test_a_roster_leads_from_pending_to_settled_once_an_event_named_it(cluster: Cluster) -> None:
     await cluster.add()
-    reservation = await cluster.place()
+    reservation = await cluster.place(lifecycle=Lifecycle.HEARTBEAT)
     await cluster.tell("a", event("create", "s1", 2, 4096))
     assert await cluster.state(reservation) is ReservationState.PENDING
     await cluster.report("a", ("s1",), allocated_cpu=2, allocated_memory_bytes=4096 * MIB, sandbox_count=1)
@@ -142,8 +142,10 @@ async def test_a_confirmed_one_that_rosters_leave_out_is_settled_as_gone(cluster
     await cluster.add()
     reservation = await cluster.place()
     await cluster.confirm(reservation)
-    cluster.wait(GRACE_MS)
-    await cluster.report("a", ())
+    for _ in range(2):
+        assert await cluster.state(reservation) is ReservationState.CONFIRMED
+        cluster.wait(GRACE_MS)
+        await cluster.report("a", ())
     assert await cluster.ending(reservation) == ("settled", "gone")
     assert await cluster.pending() == NOTHING
     assert await cluster.node_of("s1") is None
@@ -154,7 +156,7 @@ async def test_a_delete_event_leads_to_settled_from_wherever_the_sandbox_was_nam
     cluster: Cluster, confirmed: bool
 ) -> None:
     await cluster.add()
-    reservation = await cluster.place()
+    reservation = await cluster.place(lifecycle=Lifecycle.HEARTBEAT)
     await cluster.tell("a", event("create", "s1", 2, 4096))
     if confirmed:
         await cluster.confirm(reservation)

@@ -15,7 +15,11 @@ HEARTBEAT = Lifecycle.HEARTBEAT
 
 async def test_an_event_names_the_oldest_reservation_of_its_exact_size(cluster: Cluster) -> None:
     await cluster.add()
-    larger, first, second = await cluster.place(4), await cluster.place(2), await cluster.place(2)
+    larger, first, second = (
+        await cluster.place(4, lifecycle=HEARTBEAT),
+        await cluster.place(2, lifecycle=HEARTBEAT),
+        await cluster.place(2, lifecycle=HEARTBEAT),
+    )
     await cluster.tell("a", event("create", "s1", 2, 4096))
     assert (await cluster.now(first)).sandbox_id == "s1"
     assert not (await cluster.now(first)).sandbox_told
@@ -24,19 +28,30 @@ async def test_an_event_names_the_oldest_reservation_of_its_exact_size(cluster: 
 
 async def test_an_unstated_size_fits_any_event(cluster: Cluster) -> None:
     await cluster.add()
-    reservation = await cluster.place(0, 0)
+    reservation = await cluster.place(0, 0, lifecycle=HEARTBEAT)
     await cluster.tell("a", event("create", "s1", 3, 999))
     assert (await cluster.now(reservation)).sandbox_id == "s1"
 
 
 async def test_where_different_stated_sizes_fit_the_event_names_none(cluster: Cluster) -> None:
     await cluster.add()
-    by_cpu, by_memory = await cluster.place(2, 0), await cluster.place(0, 4096)
+    by_cpu, by_memory = (
+        await cluster.place(2, 0, lifecycle=HEARTBEAT),
+        await cluster.place(0, 4096, lifecycle=HEARTBEAT),
+    )
     assert await cluster.tell("a", event("create", "s1", 2, 4096)) == 1
     assert [(await cluster.now(each)).sandbox_id for each in (by_cpu, by_memory)] == [None, None]
-    await cluster.cancel(by_memory)
+    await cluster.confirm(by_memory, "s0")
     await cluster.tell("a", event("create", "s2", 2, 4096))
     assert (await cluster.now(by_cpu)).sandbox_id == "s2"
+
+
+async def test_where_one_of_that_size_was_given_up_the_event_names_none(cluster: Cluster) -> None:
+    await cluster.add()
+    given_up, other = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(lifecycle=HEARTBEAT)
+    await cluster.cancel(given_up)
+    await cluster.tell("a", event("create", "s1", 2, 4096))
+    assert (await cluster.now(other)).sandbox_id is None, "nobody knows whether the create of the first goes on"
 
 
 async def test_an_event_of_one_node_names_nothing_on_another(cluster: Cluster) -> None:
@@ -49,7 +64,7 @@ async def test_an_event_of_one_node_names_nothing_on_another(cluster: Cluster) -
 
 async def test_an_id_that_a_reservation_carries_names_nothing_more(cluster: Cluster) -> None:
     await cluster.add()
-    first, second = await cluster.place(), await cluster.place()
+    first, second = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(lifecycle=HEARTBEAT)
     await cluster.confirm(first, "s1")
     await cluster.tell("a", event("create", "s1", 2, 4096))
     assert (await cluster.now(second)).sandbox_id is None
@@ -57,12 +72,23 @@ async def test_an_id_that_a_reservation_carries_names_nothing_more(cluster: Clus
 
 async def test_an_event_told_twice_counts_once(cluster: Cluster) -> None:
     await cluster.add()
-    first, second = await cluster.place(), await cluster.place()
+    first, second = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(lifecycle=HEARTBEAT)
     told = event("create", "s1", 2, 4096)
     assert await cluster.tell("a", told, told) == 1
     await cluster.cancel(first)
     assert await cluster.tell("a", told) == 0
     assert (await cluster.now(second)).sandbox_id is None
+
+
+async def test_an_event_names_nothing_where_a_confirming_caller_may_mean_it(cluster: Cluster) -> None:
+    """Two of one size may be swapped, and when the true owner is cancelled the other would count as begun."""
+    await cluster.add()
+    explicit, other = await cluster.place(), await cluster.place(lifecycle=HEARTBEAT)
+    await cluster.tell("a", event("create", "s1", 2, 4096))
+    assert [(await cluster.now(each)).sandbox_id for each in (explicit, other)] == [None, None]
+    assert await cluster.node_of("s1") is None
+    await cluster.confirm(explicit)
+    assert (await cluster.now(explicit)).sandbox_id == "s1"
 
 
 async def test_a_fork_is_never_mistaken_for_a_placed_sandbox(cluster: Cluster) -> None:
@@ -100,16 +126,17 @@ async def test_an_event_names_one_that_counters_settled_and_frees_nothing_by_tha
 
 async def test_a_create_of_what_is_listed_already_settles_at_once(cluster: Cluster) -> None:
     await cluster.add()
-    reservation = await cluster.place()
+    reservation, _ = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(4, lifecycle=HEARTBEAT)
     await cluster.report("a", ("s1",))
+    assert await cluster.state(reservation) == "pending"
     await cluster.tell("a", event("create", "s1", 2, 4096))
     assert await cluster.ending(reservation) == ("settled", "listed")
-    assert await cluster.pending() == NOTHING
+    assert await cluster.pending() == (4, 4096, 1)
 
 
 async def test_a_confirm_moves_a_provisional_name(cluster: Cluster) -> None:
     await cluster.add()
-    guessed, real = await cluster.place(), await cluster.place()
+    guessed, real = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(lifecycle=HEARTBEAT)
     await cluster.tell("a", event("create", "s1", 2, 4096))
     assert (await cluster.now(guessed)).sandbox_id == "s1"
     result = await cluster.confirm(real, "s1")
@@ -120,7 +147,7 @@ async def test_a_confirm_moves_a_provisional_name(cluster: Cluster) -> None:
 
 async def test_one_that_a_guess_had_settled_counts_again_under_its_old_deadline(cluster: Cluster) -> None:
     await cluster.add()
-    guessed, real = await cluster.place(), await cluster.place()
+    guessed, real = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(lifecycle=HEARTBEAT)
     deadline_ms = guessed.expires_at_ms
     await cluster.tell("a", event("create", "s1", 2, 4096))
     await cluster.report("a", ("s1",))
@@ -177,7 +204,7 @@ async def test_a_name_that_went_with_its_reservation_is_free_for_another(cluster
 
 async def test_record_assignment_makes_a_guess_a_told_name(cluster: Cluster) -> None:
     await cluster.add()
-    guessed, other = await cluster.place(), await cluster.place()
+    guessed, other = await cluster.place(lifecycle=HEARTBEAT), await cluster.place(lifecycle=HEARTBEAT)
     await cluster.tell("a", event("create", "s1", 2, 4096))
     await cluster.record("s1")
     assert (await cluster.now(guessed)).sandbox_told
@@ -222,13 +249,16 @@ async def test_growth_before_success_holds_nothing_twice_when_the_event_arrives(
 @pytest.mark.parametrize("order", ["event after the report", "confirm after the report"])
 async def test_growth_before_success_holds_nothing_once_identity_arrives(cluster: Cluster, order: str) -> None:
     await cluster.add()
-    reservation = await cluster.place()
+    lifecycle = HEARTBEAT if order.startswith("event") else Lifecycle.EXPLICIT
+    reservation = await cluster.place(lifecycle=lifecycle)
     await cluster.report("a", ("s1",), allocated_cpu=2, allocated_memory_bytes=4096 * MIB, sandbox_starting_count=1)
-    assert await cluster.pending() == (2, 4096, 1)
+    assert await cluster.pending() == NOTHING
     if order.startswith("event"):
         await cluster.tell("a", event("create", "s1", 2, 4096))
     else:
         await cluster.confirm(reservation)
+    assert await cluster.ending(reservation) == ("settled", "listed" if order.startswith("confirm") else "counters")
+    assert (await cluster.now(reservation)).sandbox_id == "s1"
     assert await cluster.pending() == NOTHING
 
 
@@ -240,3 +270,15 @@ async def test_gone_is_judged_by_the_node_the_sandbox_was_confirmed_on(cluster: 
     cluster.wait(GRACE_MS)
     await cluster.report("b", ())
     assert await cluster.state(reservation) == "confirmed"
+
+
+async def test_a_late_event_names_one_that_counters_settled_before_any_that_is_open(cluster: Cluster) -> None:
+    await cluster.add()
+    slow = await cluster.place(lifecycle=HEARTBEAT)
+    await cluster.report()
+    quick = await cluster.place(lifecycle=HEARTBEAT)
+    await cluster.report(allocated_cpu=2, allocated_memory_bytes=4096 * MIB, create_successes=1)
+    settled, still_open = (slow, quick) if await cluster.state(slow) == "settled" else (quick, slow)
+    await cluster.tell("a", event("create", "s1", 2, 4096))
+    assert (await cluster.now(settled)).sandbox_id == "s1"
+    assert (await cluster.now(still_open)).sandbox_id is None

@@ -45,11 +45,14 @@ async def test_a_roster_sampled_before_a_create_does_not_erase_its_binding(clust
 
 
 @pytest.mark.parametrize("roster", [(), ("other",)])
-async def test_a_roster_erases_a_binding_of_full_age_that_it_never_listed(
+async def test_a_second_roster_erases_a_binding_of_full_age_that_none_ever_listed(
     cluster: Cluster, roster: tuple[str, ...]
 ) -> None:
     await cluster.add()
     await cluster.record("s1")
+    cluster.wait(GRACE_MS)
+    await cluster.report("a", roster)
+    assert await cluster.node_of("s1") == "a", "that one may have been sampled before"
     cluster.wait(GRACE_MS)
     await cluster.report("a", roster)
     assert await cluster.node_of("s1") is None
@@ -72,10 +75,10 @@ async def test_an_unchanged_roster_is_judged_too(cluster: Cluster, roster: tuple
     await cluster.report("a", roster)
     reservation = await cluster.place()
     await cluster.confirm(reservation)
-    cluster.wait(GRACE_MS - 1)
+    cluster.wait(GRACE_MS)
     await cluster.report("a", roster)
     assert await cluster.state(reservation) == "confirmed"
-    cluster.wait(1)
+    cluster.wait(GRACE_MS)
     await cluster.report("a", roster)
     assert await cluster.ending(reservation) == ("settled", "gone")
     assert await cluster.node_of("s1") is None
@@ -96,9 +99,10 @@ async def test_gone_drops_no_binding_that_another_node_has_taken_over(cluster: C
     await cluster.add("b")
     reservation = await cluster.place(exclude_nodes=("b",))
     await cluster.confirm(reservation)
-    await cluster.report("b", ("s1",))
-    cluster.wait(GRACE_MS)
-    await cluster.report("a", ())
+    await cluster.record("s1", "b")
+    for _ in range(2):
+        cluster.wait(GRACE_MS)
+        await cluster.report("a", ())
     assert await cluster.ending(reservation) == ("settled", "gone")
     assert await cluster.node_of("s1") == "b"
 
@@ -106,13 +110,51 @@ async def test_gone_drops_no_binding_that_another_node_has_taken_over(cluster: C
 # -- who holds a sandbox ----------------------------------------------------------------------------------------
 
 
-async def test_another_nodes_roster_takes_a_sandbox_over(cluster: Cluster) -> None:
+async def test_another_nodes_roster_takes_no_sandbox_from_a_node_that_lists_it(cluster: Cluster) -> None:
     await cluster.add("a")
     await cluster.add("b")
     await cluster.report("a", ("s1",))
+    for _ in range(3):
+        result = await cluster.report("b", ("s1",))
+        assert result.contested == ("s1",)
+    assert await cluster.node_of("s1") == "a"
+    assert (await cluster.stats())["binding_conflicts"] == 1, "one conflict, however often it is reported"
+    await cluster.report("a", ())
+    result = await cluster.report("b", ("s1",))
+    assert (await cluster.node_of("s1"), result.contested) == ("b", ())
+
+
+async def test_another_nodes_roster_takes_no_told_sandbox_before_it_is_proven_absent(cluster: Cluster) -> None:
+    await cluster.add("a")
+    await cluster.add("b")
+    reservation = await cluster.place(exclude_nodes=("b",))
+    await cluster.confirm(reservation)
+    await cluster.report("b", ("s1",))
+    assert await cluster.node_of("s1") == "a"
+    for _ in range(2):
+        cluster.wait(GRACE_MS)
+        await cluster.report("a", ())
+    assert await cluster.ending(reservation) == ("settled", "gone")
+    await cluster.report("b", ("s1",))
+    assert await cluster.node_of("s1") == "b"
+
+
+async def test_another_nodes_roster_takes_over_what_a_silent_node_held(cluster: Cluster) -> None:
+    await cluster.add("a")
+    await cluster.add("b")
+    await cluster.report("a", ("s1",))
+    cluster.wait(REPORT_TTL_MS + 1)
     await cluster.report("b", ("s1",))
     assert await cluster.node_of("s1") == "b"
     await cluster.report("a", ())
+    assert await cluster.node_of("s1") == "b"
+
+
+async def test_a_node_that_never_reported_is_not_fresh(cluster: Cluster) -> None:
+    await cluster.discover("a")
+    await cluster.add("b")
+    await cluster.record("s1", "a")
+    await cluster.report("b", ("s1",))
     assert await cluster.node_of("s1") == "b"
 
 
@@ -121,8 +163,12 @@ async def test_what_was_taken_over_comes_back_when_its_node_still_lists_it(clust
     await cluster.add("b")
     await cluster.report("a", ("s1",))
     await cluster.record("s1", "b")
-    assert await cluster.node_of("s1") == "b"
     await cluster.report("a", ("s1",))  # unchanged for its node, and yet no longer what the ledger holds
+    assert await cluster.node_of("s1") == "b"
+    for _ in range(2):
+        cluster.wait(GRACE_MS)
+        await cluster.report("b", ())
+    await cluster.report("a", ("s1",))
     assert await cluster.node_of("s1") == "a"
 
 
@@ -132,16 +178,26 @@ async def test_a_delete_event_unbinds_and_the_next_roster_says_the_rest(cluster:
     await cluster.tell("a", event("delete", "s1"))
     assert [await cluster.node_of(each) for each in ("s1", "s2")] == [None, "a"]
     await cluster.report("a", ("s1", "s2"))  # sampled before the delete: it lists both, as it did before
-    assert await cluster.node_of("s1") == "a"
+    assert await cluster.node_of("s1") is None
     await cluster.report("a", ("s2",))
     assert await cluster.node_of("s1") is None
+
+
+async def test_a_report_that_was_certainly_sampled_after_a_delete_undoes_it(cluster: Cluster) -> None:
+    await cluster.add()
+    await cluster.report("a", ("s1",))
+    await cluster.tell("a", event("delete", "s1"))
+    for _ in range(2):
+        cluster.wait(GRACE_MS)
+        await cluster.report("a", ("s1",))
+    assert await cluster.node_of("s1") == "a"
 
 
 async def test_a_delete_event_leaves_the_binding_of_another_node(cluster: Cluster) -> None:
     await cluster.add("a")
     await cluster.add("b")
     await cluster.report("a", ("s1",))
-    await cluster.report("b", ("s1",))
+    await cluster.record("s1", "b")
     await cluster.tell("a", event("delete", "s1"))
     assert await cluster.node_of("s1") == "b"
 

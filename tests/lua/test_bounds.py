@@ -36,7 +36,7 @@ LOOK_EVERY = 10
 NODE_IDS = ("a", "b:1", "c%", "é", "n10", "n9")
 
 # What may stay once everything has run out: it goes with its node, or is kept under a cap, or there is one of it.
-OWNED_BY_A_NODE = {"node:{}", "node:{}:cpu_config", "node:{}:artifacts"}
+OWNED_BY_A_NODE = {"node:{}", "node:{}:cpu_config", "node:{}:artifacts", "node:{}:doubts"}
 SETS_OF_NODES = {
     "nodes", "loads", "silent", "unhealthy", "last_resort", "over_limit", "lingering", "candidates", "capacities",
     "capacity:{}",

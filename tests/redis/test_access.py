@@ -34,8 +34,19 @@ _LEDGER = (
     *("+get", "+incr", "+set"),
     *("+hdel", "+hexists", "+hget", "+hgetall", "+hincrby", "+hkeys", "+hlen", "+hmget", "+hscan", "+hset"),
     *("+lindex", "+llen", "+lpop", "+lrange", "+ltrim", "+rpush"),
-    *("+sadd", "+scard", "+sismember", "+smembers", "+spop", "+srem", "+sscan"),
-    *("+zadd", "+zcard", "+zcount", "+zpopmin", "+zrange", "+zrangebylex", "+zrangebyscore", "+zrank", "+zrem"),
+    *("+sadd", "+scard", "+sismember", "+smembers", "+smismember", "+spop", "+srem", "+sscan"),
+    *(
+        "+zadd",
+        "+zcard",
+        "+zcount",
+        "+zmscore",
+        "+zpopmin",
+        "+zrange",
+        "+zrangebylex",
+        "+zrangebyscore",
+        "+zrank",
+        "+zrem",
+    ),
     *("+zremrangebyrank", "+zremrangebyscore", "+zrevrangebyscore", "+zscore"),
 )
 MINIMAL_ACL = (*_CONNECTION, *_ONLY_IN_A_CLUSTER, *_ONLY_WITH_WAIT_REPLICAS, *_LEDGER)

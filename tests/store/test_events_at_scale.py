@@ -7,6 +7,7 @@ import asyncio
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
+from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from tests.support.backends import Backend, put_settings
@@ -22,7 +23,7 @@ async def test_a_batch_of_creates_reads_each_open_reservation_once_and_names_the
     await put_settings(ledger, LedgerSettings())
     await ledger.nodes.replace([NodeAddress("a", "http://a:8000")], ())
     await ledger.nodes.heartbeat(Heartbeat("a", "instance", snapshot=NodeSnapshot(NodeStatus.READY)))
-    request = ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 64))
+    request = ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 64), lifecycle=Lifecycle.HEARTBEAT)
     await asyncio.gather(*(ledger.placements.schedule(request) for _ in range(OPEN)))
     events = [SandboxEvent(f"sandbox-{n}", SandboxEventType.CREATE, 1, 64 * MIB) for n in range(EVENTS)]
     await ledger.client.command("CONFIG", "RESETSTAT")

@@ -307,7 +307,7 @@ class FakeReservations(FakePart):
     async def cancel_by_key(
         self, caller: str, key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
-        return await self.cancel(self.id_of(caller, key), reason)
+        return await self.cancel(self.id_of(caller, key), reason, cause)
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
         reservation = await self.get(reservation_id)

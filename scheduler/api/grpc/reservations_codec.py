@@ -18,7 +18,7 @@ _LIFECYCLES = {
     v1alpha.LIFECYCLE_EXPLICIT: Lifecycle.EXPLICIT,
     v1alpha.LIFECYCLE_HEARTBEAT: Lifecycle.HEARTBEAT,
 }
-_CAUSES = {
+_CAUSES: dict[int, CancelCause] = {
     v1alpha.CANCEL_CAUSE_UNSPECIFIED: CancelCause.CALLER,
     v1alpha.CANCEL_CAUSE_CALLER: CancelCause.CALLER,
     v1alpha.CANCEL_CAUSE_NODE_REFUSED: CancelCause.NODE_REFUSED,
@@ -46,6 +46,7 @@ def schedule_request_from(request: v1alpha.ReserveRequest, caller: str) -> Sched
         exclude_nodes=tuple(request.exclude_nodes),
         idempotency_key=request.idempotency_key or None,
         caller=caller,
+        sandbox_id=request.sandbox_id or None,
     )
 
 

@@ -82,18 +82,20 @@ class Hint(_message.Message):
     def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReserveRequest(_message.Message):
-    __slots__ = ("hint", "lifecycle", "reservation_ttl_ms", "exclude_nodes", "idempotency_key")
+    __slots__ = ("hint", "lifecycle", "reservation_ttl_ms", "exclude_nodes", "idempotency_key", "sandbox_id")
     HINT_FIELD_NUMBER: _ClassVar[int]
     LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
     RESERVATION_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     EXCLUDE_NODES_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     hint: Hint
     lifecycle: Lifecycle
     reservation_ttl_ms: int
     exclude_nodes: _containers.RepeatedScalarFieldContainer[str]
     idempotency_key: str
-    def __init__(self, hint: _Optional[_Union[Hint, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, str]] = ..., reservation_ttl_ms: _Optional[int] = ..., exclude_nodes: _Optional[_Iterable[str]] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+    sandbox_id: str
+    def __init__(self, hint: _Optional[_Union[Hint, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, str]] = ..., reservation_ttl_ms: _Optional[int] = ..., exclude_nodes: _Optional[_Iterable[str]] = ..., idempotency_key: _Optional[str] = ..., sandbox_id: _Optional[str] = ...) -> None: ...
 
 class Reservation(_message.Message):
     __slots__ = ("reservation_id", "node_id", "state", "lifecycle", "cpu_count", "memory_bytes", "sandbox_id", "created_at_ms", "expires_at_ms", "reason")

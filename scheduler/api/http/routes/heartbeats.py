@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -75,7 +76,8 @@ class P2pEndpointBody(Body):
 
 
 class HeartbeatBody(Body):
-    """`sandbox_ids` is the full roster; absent means unknown, an empty list means none."""
+    """`sandbox_ids` is the full roster; absent means unknown, an empty list means none. `acknowledged_generation`: of
+    the last answer the node had when it sampled this."""
 
     service_instance_id: Id
     cluster_id: OptionalId = ""
@@ -84,6 +86,7 @@ class HeartbeatBody(Body):
     endpoint: Endpoint | None = None
     machine_info: MachineInfoBody | None = None
     sequence: ByteCount | None = None
+    acknowledged_generation: ByteCount | None = None
     snapshot: SnapshotBody | None = None
     sandbox_ids: list[OptionalId] | None = Field(default=None, max_length=ROSTER_MAX)
     p2p_endpoint: P2pEndpointBody | None = None
@@ -98,6 +101,7 @@ class HeartbeatBody(Body):
             endpoint=self.endpoint,
             machine_info=None if self.machine_info is None else MachineInfo(**self.machine_info.__dict__),
             sequence=self.sequence,
+            acknowledged_generation=self.acknowledged_generation,
             snapshot=None if self.snapshot is None else self.snapshot.as_snapshot(),
             sandbox_ids=None if self.sandbox_ids is None else tuple(self.sandbox_ids),
             p2p_endpoint=None if self.p2p_endpoint is None else P2pEndpoint(**self.p2p_endpoint.__dict__),
@@ -120,7 +124,9 @@ class EventsBody(Body):
 @reach(FOR_NODES)
 async def heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
     call.act_for(node_id)
-    result = await call.services.nodes.heartbeat(body.as_heartbeat(node_id))
+    # A node gives a call up and samples anew; what it gave up may arrive long after, in a burst with the others.
+    report = replace(body.as_heartbeat(node_id), hung_up=await call.is_disconnected())
+    result = await call.services.nodes.heartbeat(report)
     return {"generation": result.generation, "cpu_config_json": result.cpu_config_json, "stale": result.stale}
 
 

@@ -88,7 +88,9 @@ class SandboxApiRequest(Body):
 
 
 class ScheduleBody(Body):
-    """Without `hint` and `request` it is ordinary routing: a node is named, nothing is reserved."""
+    """Without `hint` and `request` it is ordinary routing: a node is named, nothing is reserved.
+
+    `sandbox_id` names the sandbox to be: 409 while another reservation or sandbox has that id, or had it lately."""
 
     model_config = ConfigDict(json_schema_extra=_not_both("hint", "request"))
 
@@ -97,6 +99,7 @@ class ScheduleBody(Body):
     lifecycle: Literal["explicit", "heartbeat"] = "explicit"
     reservation_ttl: Duration | None = None
     exclude_nodes: list[Id] = Field(default_factory=list, max_length=EXCLUDED_NODES_MAX)
+    sandbox_id: Id | None = None
 
 
 IdempotencyKey = Annotated[
@@ -146,6 +149,7 @@ def _schedule_request(
         idempotency_key=idempotency_key,
         caller=call.principal.name,
         request_id=call.request_id,
+        sandbox_id=body.sandbox_id,
     )
     return request, {"warnings": list(reading.warnings)} if reading.warnings else {}
 

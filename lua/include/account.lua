@@ -1,0 +1,92 @@
+-- @include "include/rows"
+-- What the last report of a node and the reservations made before it add up to: fields of the node's hash,
+-- read once, changed in memory and written together with the rows.
+--   roster_whole            1: the roster in `sandboxes` is that of the last report; else nothing is lowered by it
+--   unexplained             listed ids that nobody told and that are not baseline (k)
+--   told_*, unsized_*       sizes of listed ids that are told; how many of these lack that size
+--   deleted_*               sizes of listed, told ids that a delete event ended, by which the load is lowered
+--   baseline_*              the newest baseline: its generation, and the load that told ids did not explain then
+--   discount_*              what the load already holds of open reservations that have no name
+--   entered, credit         creates seen by counts (-1: this process has no roster installed yet), and how many of
+--                           them no ended reservation has taken
+--   forks_*, ends_new       forks told, and named reservations ended, that a report may not have shown yet
+--   counted_*               reservations settled by counts, which may own a listed id
+local ACCOUNT = {
+  'roster_whole', 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
+  'deleted_memory', 'baseline_generation', 'baseline_cpu', 'baseline_memory', 'discount_cpu', 'discount_memory',
+  'discount_count', 'entered', 'credit', 'forks_new', 'forks_old', 'ends_new', 'counted_new', 'counted_old',
+  'doubts_until_ms',
+}
+local REPORTED = {
+  'generation', 'allocated_cpu', 'allocated_memory_bytes', 'paused_allocated_cpu', 'paused_allocated_memory_bytes',
+}
+local accounts = {}
+
+-- The account of a node that has a hash, or nil.
+local function account_of(node_id)
+  local known = accounts[node_id]
+  if known ~= nil then return known or nil end
+  local names = { unpack(ACCOUNT) }
+  for _, name in ipairs(REPORTED) do names[#names + 1] = name end
+  names[#names + 1] = 'endpoint'
+  local found = redis.call('HMGET', node_key(node_id), unpack(names))
+  if not found[#names] then
+    accounts[node_id] = false
+    return nil
+  end
+  local account = { stored = {} }
+  for index, name in ipairs(ACCOUNT) do
+    account.stored[name] = found[index] or (name == 'entered' and '-1' or '0')
+    account[name] = tonumber(account.stored[name])
+  end
+  for index, name in ipairs(REPORTED) do account[name] = tonumber(found[#ACCOUNT + index] or '') or 0 end
+  account.lowered_cpu = account.roster_whole * account.deleted_cpu
+  account.lowered_memory = account.roster_whole * account.deleted_memory
+  accounts[node_id] = account
+  return account
+end
+
+-- By how much deleted sandboxes lower the load of the last report.
+local function lowered_by(account)
+  if not account or account.roster_whole == 0 then return 0, 0 end
+  return account.deleted_cpu, account.deleted_memory
+end
+
+-- Writes what changed of an account, and lowers the load in the node's row by what was deleted since.
+local function save_account(node_id, account)
+  local row = row_of(node_id)
+  local cpu, memory = lowered_by(account)
+  if row and (cpu ~= account.lowered_cpu or memory ~= account.lowered_memory) then
+    row.cpu_load = math.max(0, row.cpu_load + account.lowered_cpu - cpu)
+    row.memory_load = math.max(0, row.memory_load + account.lowered_memory - memory)
+  end
+  account.lowered_cpu, account.lowered_memory = cpu, memory
+  local changed = {}
+  for _, name in ipairs(ACCOUNT) do
+    local text = integer(account[name])
+    if text ~= account.stored[name] then
+      changed[#changed + 1], changed[#changed + 2] = name, text
+      account.stored[name] = text
+    end
+  end
+  if changed[1] then redis.call('HSET', node_key(node_id), unpack(changed)) end
+end
+
+-- The node's hash was written anew: its account is read again.
+local function close_account(node_id)
+  accounts[node_id] = nil
+end
+
+-- What outlives the observation of a node, as field, value, …: sums over a roster that is still kept.
+local function kept_of_account(node_id)
+  local account = account_of(node_id)
+  local kept = {}
+  if not account then return kept end
+  for _, name in ipairs({ 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
+    'deleted_memory', 'baseline_generation' }) do
+    kept[#kept + 1], kept[#kept + 2] = name, integer(account[name])
+  end
+  local edits = redis.call('HGET', node_key(node_id), 'roster_edits')
+  if edits then kept[#kept + 1], kept[#kept + 2] = 'roster_edits', edits end
+  return kept
+end

@@ -1,0 +1,40 @@
+-- @include "include/reservations"
+-- Callers that never confirm: how many creates have entered the node, by ids newly listed and by what its
+-- counters say. Counts only grow, so it does not matter when a report was sampled or which were lost.
+local SETTLED_SLICE = 256
+
+-- What was taken from the credit already and may not have been counted yet: ends in doubt, and forks.
+local function least_credit(node_id, account)
+  local ends = account.doubts_until_ms > 0 and 1000000 or redis.call('HLEN', node_key(node_id, 'doubts'))
+  return -ends - account.ends_new - account.forks_new - account.forks_old
+end
+
+-- `listed`: how many ids this report newly lists. Only for a report whose roster is installed whole: the roster after
+-- another one would count again what the counters of that one show.
+local function count_entered(node_id, account, figures, listed)
+  local counted = figures.create_successes + figures.create_fails
+  if account.entered < 0 then
+    account.entered = counted + figures.sandbox_starting_count
+    account.credit = least_credit(node_id, account)
+    return
+  end
+  local entered = math.max(account.entered + listed, counted)
+  local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
+  local credit = account.credit + entered - account.entered
+  account.credit = math.max(least_credit(node_id, account), math.min(credit, open))
+  account.entered = entered
+  account.forks_old, account.forks_new, account.ends_new = account.forks_new, 0, 0
+end
+
+-- When all that is unnamed has entered, nothing is held of it any more. A slice of it; whether there is more.
+local function settle_entered(node_id, account, now)
+  if account.credit <= 0 then return false end
+  local waiting = read_unnamed(node_id, account.generation)
+  if not waiting or #waiting.h == 0 or surely_entered(node_id, account, waiting) < #waiting.h then return false end
+  for index, found in ipairs(waiting.h) do
+    if index > SETTLED_SLICE then return true end
+    local reservation = read_reservation(found.id)
+    if reservation then finish_reservation(reservation, 'settled', 'counters', now) end
+  end
+  return false
+end

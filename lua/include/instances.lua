@@ -1,0 +1,36 @@
+-- @include "include/keys"
+-- Which process of a node a call comes from. The last ones and their last sequences are kept, so that a late call
+-- of one that was replaced changes nothing.
+--   node:<id>, field instances   'sequence instance' a line, the newest first, without the present one
+local INSTANCES_KEPT = 8
+
+local function parse_instances(text)
+  local found = {}
+  for sequence, instance in string.gmatch(text or '', '(%d*) ([^\n]+)') do
+    found[#found + 1] = { sequence = sequence, instance = instance }
+  end
+  return found
+end
+
+-- Whether another process has replaced this one and is still heard of. `known`: instances, last_seen_ms.
+local function is_replaced(known, instance, now, report_ttl_ms)
+  if not known.last_seen_ms or now - tonumber(known.last_seen_ms) > report_ttl_ms then return false end
+  for _, earlier in ipairs(parse_instances(known.instances)) do
+    if earlier.instance == instance then return true end
+  end
+  return false
+end
+
+-- The field once `instance` reports in place of the one before.
+local function replaced_by(known, instance)
+  local lines = {}
+  if known.service_instance_id and known.service_instance_id ~= instance then
+    lines[1] = (known.sequence or '') .. ' ' .. known.service_instance_id
+  end
+  for _, earlier in ipairs(parse_instances(known.instances)) do
+    if earlier.instance ~= instance and #lines < INSTANCES_KEPT - 1 then
+      lines[#lines + 1] = earlier.sequence .. ' ' .. earlier.instance
+    end
+  end
+  return table.concat(lines, '\n')
+end

@@ -1,0 +1,84 @@
+-- @include "include/discount"
+-- One record per sandbox: its binding, and what was told of it.
+--   bindings[sandbox]    'recorded_at_ms,sequence,mark,cpu,memory,paused,deleted node id' caller group key
+--                        (the last two on lines of their own)
+-- sequence: the ledger's when it was told, or the generation of the report that first listed it.
+-- mark: t told (confirm, assignment, event, `sandbox_id` of a schedule); l only listed.
+-- cpu, memory: 0 when nobody stated them. deleted: the sequence when a delete event named it, else 0.
+-- A node's account counts the records of the ids that its installed roster lists.
+local RECORD = '^(%d+),(%d+),(%a),(%d+),(%d+),(%d),(%d+) ([^\n]*)\n?([^\n]*)\n?(.*)$'
+local RECORD_BYTES = 250
+
+local function parse_record(text)
+  local recorded_at_ms, sequence, mark, cpu, memory, paused, deleted, node_id, caller, group_key = string.match(text, RECORD)
+  if not node_id then
+    -- Written by hand, or by nobody we know: a binding and nothing more.
+    recorded_at_ms, node_id = string.match(text, '^(%d+) (.*)$')
+    sequence, mark, cpu, memory, paused, deleted, caller, group_key = '0', 'l', '0', '0', '0', '0', '', ''
+  end
+  return {
+    recorded_at_ms = tonumber(recorded_at_ms), sequence = tonumber(sequence), mark = mark, cpu = tonumber(cpu),
+    memory = tonumber(memory), paused = paused == '1', deleted = tonumber(deleted), node_id = node_id,
+    caller = caller, group_key = group_key,
+  }
+end
+
+local function format_record(record)
+  local text = string.format('%d,%d,%s,%d,%d,%d,%d ', record.recorded_at_ms, record.sequence, record.mark, record.cpu,
+    record.memory, record.paused and 1 or 0, record.deleted) .. record.node_id
+  local keys = '\n' .. record.caller .. '\n' .. record.group_key
+  if keys == '\n\n' or #text + #keys > RECORD_BYTES then return text end
+  return text .. keys
+end
+
+local function record_of(sandbox_id)
+  local text = redis.call('HGET', key('bindings'), sandbox_id)
+  return text and parse_record(text) or nil
+end
+
+-- The records of several sandboxes by id; at most 500 at once.
+local function records_of(sandbox_ids)
+  local found = {}
+  if not sandbox_ids[1] then return found end
+  for index, text in ipairs(redis.call('HMGET', key('bindings'), unpack(sandbox_ids))) do
+    if text then found[sandbox_ids[index]] = parse_record(text) end
+  end
+  return found
+end
+
+local function is_listed(node_id, sandbox_id)
+  return redis.call('SISMEMBER', node_key(node_id, 'sandboxes'), sandbox_id) == 1
+end
+
+-- Adds (direction 1) or takes back (-1) what a listed sandbox's record means to its node's account.
+local function count_record(record, direction)
+  local account = account_of(record.node_id)
+  if not account then return end
+  weigh_again(record.node_id)
+  if record.mark ~= 't' then
+    if record.sequence > account.baseline_generation then account.unexplained = account.unexplained + direction end
+    return
+  end
+  account.told_cpu = account.told_cpu + direction * record.cpu
+  account.told_memory = account.told_memory + direction * record.memory
+  if record.cpu == 0 then account.unsized_cpu = account.unsized_cpu + direction end
+  if record.memory == 0 then account.unsized_memory = account.unsized_memory + direction end
+  if record.deleted > 0 and not record.paused then
+    account.deleted_cpu = account.deleted_cpu + direction * record.cpu
+    account.deleted_memory = account.deleted_memory + direction * record.memory
+  end
+end
+
+-- Changes a record in place, its share in the account with it.
+local function change_record(sandbox_id, record, changes)
+  local listed = is_listed(record.node_id, sandbox_id)
+  if listed then count_record(record, -1) end
+  for name, value in pairs(changes) do record[name] = value end
+  if listed then count_record(record, 1) end
+  redis.call('HSET', key('bindings'), sandbox_id, format_record(record))
+end
+
+-- The order of everything, so far: a report received later has a higher generation.
+local function sequence_now()
+  return tonumber(redis.call('GET', key('sequence')) or '0')
+end
