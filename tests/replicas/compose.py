@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -131,12 +131,19 @@ class LocalService:
 class LocalStack:
     """The services of the file whose profile is asked for (and those without one), as far as they can run here.
 
-    `skipped`: service → why it cannot. `environment` adds to what `deploy/prepare.sh` put into .env."""
+    `skipped`: service → why it cannot. `environment` adds to what `deploy/prepare.sh` put into .env. `edit` changes
+    the text of configuration files: their intervals, for a test that cannot wait as long as a person."""
 
     def __init__(
-        self, folder: Path, *, profiles: Iterable[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *,
+        profiles: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+        edit: Callable[[str], str] = str,
     ) -> None:
         self.folder = folder
+        self._edit = edit
         subprocess.run([str(ROOT / "deploy/prepare.sh"), str(folder)], check=True, capture_output=True)
         variables = _read_env_file(folder / ".env")
         variables |= {name: substitute(value, variables) for name, value in (environment or {}).items()}
@@ -196,7 +203,7 @@ class LocalStack:
             paths[target] = str(local)
             if source.startswith("./"):
                 local.parent.mkdir(parents=True, exist_ok=True)
-                _copy(ROOT / source, local, lambda text: self._addressed(name, text))
+                _copy(ROOT / source, local, lambda text: self._addressed(name, self._edit(text)))
             else:
                 local.mkdir(parents=True, exist_ok=True)
 

@@ -15,12 +15,10 @@ import pytest
 import yaml
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from scheduler.observability.metrics import Metrics
 from tests.replicas.compose import FILE, ROOT, LocalStack, missing_program, read_services, substitute
 
 NEEDED = ("redis", "balancer")
 HINT = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}
-METRIC_NAME = re.compile(r"\bagentenv_scheduler_\w+")
 
 
 def needs_programs() -> pytest.MarkDecorator:
@@ -110,20 +108,6 @@ def test_prepare_keeps_what_exists(tmp_path: Path) -> None:
     second = LocalStack(tmp_path / "a")
     assert {role: second.secret(f"{role}.key") for role in keys} == keys
     assert second.variables["REDIS_PASSWORD"] == password
-
-
-def test_dashboard_and_alerts_name_metrics_that_exist() -> None:
-    known = set()
-    for family in Metrics().registry.collect():
-        known |= {family.name, *(f"{family.name}{end}" for end in ("_total", "_count", "_bucket", "_sum"))}
-    texts = [(ROOT / "deploy/prometheus/alerts.yml").read_text(encoding="utf-8")]
-    dashboard = json.loads((ROOT / "deploy/grafana/dashboards/scheduler.json").read_text(encoding="utf-8"))
-    texts += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    used = {name for text in texts for name in METRIC_NAME.findall(text)}
-    # Named by the ledger's own counters, so only there once the ledger was read.
-    known |= {"agentenv_scheduler_reservations_total"}
-    assert len(used) > 10
-    assert used <= known
 
 
 # -- the running stack ----------------------------------------------------------------------------------------------
@@ -228,6 +212,38 @@ def test_the_cluster_profile_holds_the_ledger(tmp_path: Path) -> None:
     address = "cluster://:${REDIS_PASSWORD}@cluster-1:6379,cluster-2:6379,cluster-3:6379"
     with LocalStack(tmp_path, profiles=["cluster"], environment={"SCHEDULER_REDIS_ADDR": address}) as stack:
         until(lambda: _placed(User(stack, "gateway"), "on-a-cluster"), "a placement", 90)
+
+
+def sooner(text: str) -> str:
+    """Prometheus looks every second, and alerts wait no longer."""
+    return re.sub(r"(scrape_interval|evaluation_interval|\bfor): \w+", r"\1: 1s", text)
+
+
+@needs_programs()
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_prometheus_sees_an_outage_of_redis_and_its_end(tmp_path: Path) -> None:
+    if why := missing_program(read_services()["prometheus"]):
+        pytest.skip(why)
+    with LocalStack(tmp_path, edit=sooner) as stack:
+
+        def ready_nodes() -> list[str]:
+            found = prometheus(stack, "query", query='agentenv_scheduler_observed_nodes{status="ready"}')["result"]
+            return [series["value"][1] for series in found]
+
+        def firing() -> set[str]:
+            alerts = prometheus(stack, "alerts")["alerts"]
+            return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+
+        until(lambda: ready_nodes() == ["8"] * 3, "eight ready nodes at three replicas")
+        stack["redis"].kill()
+        until(lambda: "LedgerUnavailable" in firing(), "the alert of the outage")
+        until(lambda: ready_nodes() == [], "figures that nobody knows to go")
+        assert "NoReplica" not in firing(), "replicas go on being scraped"
+        stack["redis"].start()
+        stack["redis"].wait_until_healthy()
+        until(lambda: "LedgerUnavailable" not in firing(), "the end of the alert")
+        until(lambda: len(ready_nodes()) == 3, "figures at three replicas")
 
 
 def _placed(user: User, key: str) -> dict[str, Any] | None:
