@@ -62,6 +62,9 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             enabled=values["grpc.enabled"] or values["query_only"],
             listen=_listen(values["grpc_listen_addr"], values["grpc.port"]),
             tls=_tls(values, "grpc"),
+            message_bytes_max=values["grpc.message_bytes_max"],
+            in_flight_max=values["grpc.in_flight_max"],
+            connections_max=values["grpc.connections_max"],
         ),
         metrics=MetricsSettings(
             enabled=values["metrics.enabled"],

@@ -74,8 +74,8 @@ class HttpSettings:
     body_bytes_max: int = 8 * 1024 * 1024
     in_flight_max: int = 1024
     metrics_need_admin: bool = False
-    # These hold on the port of the metrics too.
     connections_max: int | None = None
+    # This holds on the port of the metrics too, and the two times on every port.
     head_bytes_max: int = 16 * 1024
     head_timeout_ms: int = 10_000
     idle_timeout_ms: int = 75_000
@@ -88,6 +88,9 @@ class GrpcSettings:
     enabled: bool = True
     listen: ListenAddress = ListenAddress("127.0.0.1", 9090)
     tls: TlsSettings | None = None
+    message_bytes_max: int = 4 * 1024 * 1024
+    in_flight_max: int = 1024
+    connections_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

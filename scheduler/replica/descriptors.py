@@ -1,6 +1,8 @@
-"""How many connections each HTTP port may hold, by what the process may have open at all."""
+"""How many connections each port may hold, by what the process may have open at all."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from scheduler.config import Settings
 from scheduler.observability.logging import get_logger
@@ -11,22 +13,38 @@ log = get_logger(__name__)
 _DEFAULT_MAX = 10_000
 _METRICS_MAX = 64
 _LEAST = 32
-# Files, the event loop's own, the gRPC port, and what is open for a moment.
+# Files, the event loop's own, and what is open for a moment.
 _RESERVED = 64
 
 
-def connection_limits(settings: Settings) -> tuple[ConnectionLimits, ConnectionLimits]:
-    """Of the API's port and of the metrics' port. Descriptors for the ledger come first, then the metrics' few."""
-    left = _descriptors() - _RESERVED - (0 if settings.store.is_embedded else settings.store.pool_size)
-    metrics_max = max(_LEAST, min(_METRICS_MAX, left // 4)) if settings.metrics.enabled else 0
-    fits = max(_LEAST, left - metrics_max)
-    wanted = settings.http.connections_max
-    if wanted is not None and wanted > fits:
-        log.warning("the limit of descriptors leaves room for fewer connections", connections_max=wanted, room=fits)
-    return (
-        _limits(settings, min(_DEFAULT_MAX if wanted is None else wanted, fits)),
-        _limits(settings, metrics_max),
-    )
+@dataclass(frozen=True, slots=True)
+class PortLimits:
+    """One for each port. gRPC keeps its connections itself, so there it is a number alone."""
+
+    http: ConnectionLimits
+    metrics: ConnectionLimits
+    grpc_connections_max: int
+
+
+def port_limits(settings: Settings, descriptors: int | None = None) -> PortLimits:
+    """Descriptors for the ledger come first, then the metrics' few. HTTP and gRPC share what is left: where it does not
+    do for both, neither pushes the other below half of it."""
+    left = (_descriptors() if descriptors is None else descriptors) - _RESERVED
+    left -= 0 if settings.store.is_embedded else settings.store.pool_size
+    metrics = max(_LEAST, min(_METRICS_MAX, left // 4)) if settings.metrics.enabled else 0
+    left -= metrics
+    wants_http = 0 if settings.replica.query_only else settings.http.connections_max or _DEFAULT_MAX
+    wants_grpc = (settings.grpc.connections_max or _DEFAULT_MAX) if settings.grpc.enabled else 0
+    http = min(wants_http, max(_LEAST, left // 2, left - wants_grpc))
+    grpc = min(wants_grpc, max(_LEAST, left - http))
+    _warn_of("http.connections_max", settings.http.connections_max, http)
+    _warn_of("grpc.connections_max", settings.grpc.connections_max, grpc)
+    return PortLimits(_limits(settings, http), _limits(settings, metrics), grpc)
+
+
+def _warn_of(key: str, wanted: int | None, room: int) -> None:
+    if wanted is not None and wanted > room:
+        log.warning("the limit of descriptors leaves room for fewer connections", key=key, wanted=wanted, room=room)
 
 
 def _limits(settings: Settings, connections_max: int) -> ConnectionLimits:

@@ -17,7 +17,7 @@ import uvicorn
 from scheduler.config import GrpcSettings, HttpSettings, ListenAddress, Settings, TlsSettings
 from scheduler.errors import ConfigurationError
 from scheduler.replica.connections import ConnectionLimits, Connections, Door
-from scheduler.replica.descriptors import connection_limits
+from scheduler.replica.descriptors import port_limits
 from scheduler.replica.heads import BoundedProtocol
 
 if TYPE_CHECKING:
@@ -52,18 +52,18 @@ def open_doors(services: Services, settings: Settings) -> list[Listener]:
     ConfigurationError, with nothing left bound, when one cannot be had."""
     doors: list[Listener] = []
     query_only = settings.replica.query_only
-    api_limits, metrics_limits = connection_limits(settings)
+    limits = port_limits(settings)
     with contextlib.ExitStack() as opened:
         if not query_only:
             sock = opened.enter_context(bind(settings.http.listen, "http.port"))
-            doors.append(http_listener(services, settings.http, sock, api_limits))
+            doors.append(http_listener(services, settings.http, sock, limits.http))
         if settings.metrics.enabled:
             sock = opened.enter_context(bind(settings.metrics.listen, "metrics_listen_addr"))
-            doors.append(metrics_listener(services, sock, metrics_limits))
+            doors.append(metrics_listener(services, sock, limits.metrics))
         if settings.grpc.enabled:
             # gRPC's own words for a taken port fill a screen; ours come first.
             bind(settings.grpc.listen, "grpc_listen_addr").close()
-            doors.append(grpc_listener(services, settings.grpc, query_only=query_only))
+            doors.append(grpc_listener(services, settings, limits.grpc_connections_max))
         opened.pop_all()
     return doors
 
@@ -235,10 +235,11 @@ class GrpcListener:
         await self._server.stop(grace_seconds)
 
 
-def grpc_listener(services: Services, settings: GrpcSettings, *, query_only: bool) -> GrpcListener:
+def grpc_listener(services: Services, all_settings: Settings, connections_max: int) -> GrpcListener:
     """Bound to its port."""
     from scheduler.api.grpc import GrpcOptions, TlsFiles, create_server
 
+    settings, http = all_settings.grpc, all_settings.http
     tls = None
     if settings.tls is not None:
         client_ca = settings.tls.client_ca_file
@@ -248,6 +249,14 @@ def grpc_listener(services: Services, settings: GrpcSettings, *, query_only: boo
             client_ca.read_bytes() if client_ca else None,
         )
     options = GrpcOptions(
-        address=str(settings.listen), tls=tls, query_only=query_only, observe=services.metrics.observe_rpc
+        address=str(settings.listen),
+        tls=tls,
+        query_only=all_settings.replica.query_only,
+        observe=services.metrics.observe_rpc,
+        message_bytes_max=settings.message_bytes_max,
+        in_flight_max=settings.in_flight_max,
+        connections_max=connections_max,
+        handshake_seconds=http.head_timeout_ms / 1000,
+        idle_seconds=http.idle_timeout_ms / 1000,
     )
     return GrpcListener(create_server(services, options), settings)

@@ -202,7 +202,7 @@ async def test_a_roster_of_110_000_ids_is_accepted(port: Port) -> None:
 
 
 async def test_an_oversized_message_is_resource_exhausted_and_the_server_lives_on(port: Port) -> None:
-    call = port.raw("/scheduler.v1.Scheduler/LookupNode")(b"\x0a" + b"\x00" * (16 * 1024 * 1024))
+    call = port.raw("/scheduler.v1.Scheduler/LookupNode")(b"\x0a" + b"\x00" * (4 * 1024 * 1024))
     assert (await refusal(call))[0] == "RESOURCE_EXHAUSTED"
     assert await still_answers(port)
 

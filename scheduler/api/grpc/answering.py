@@ -1,4 +1,4 @@
-"""What every call has in common: the caller's deadline, errors as statuses, one measurement.
+"""What every call has in common: who calls, the caller's deadline, errors as statuses, one measurement.
 
 A handler takes a request and returns a response; whatever it raises of `scheduler.errors` is
 told by the one table in `scheduler.api.status`. Anything else is a defect: logged in full, told
@@ -8,8 +8,10 @@ as "internal error", and the server lives on. A refusal that may be asked again 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,7 @@ from google.rpc.status_pb2 import Status
 from grpc_status.rpc_status import to_status
 
 from scheduler import errors
+from scheduler.api.grpc.intake import Intake
 from scheduler.api.grpc.options import GrpcOptions, RpcObserver
 from scheduler.api.status import grpc_status, retry_after_seconds
 from scheduler.deadline import within
@@ -118,7 +121,19 @@ class Answering:
 
     def __init__(self, options: GrpcOptions) -> None:
         self._options = options
+        self._intake = Intake()
         self._in_flight = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._leaving = False
+
+    async def leave(self, grace_seconds: float) -> None:
+        """From now on every call is told to look elsewhere. Returns when those under way are answered, or after
+        `grace_seconds`."""
+        self._leaving = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_seconds):
+                await self._idle.wait()
 
     def generic_handler(
         self, service: str, methods: Mapping[str, Method], translate: Translator = plain_answer
@@ -127,8 +142,10 @@ class Answering:
         return grpc.method_handlers_generic_handler(
             service,
             {
-                name: grpc.unary_unary_rpc_method_handler(
-                    # Bytes in: reading them is part of the answer, so that garbage has a status and a measurement.
+                # On the wire a call with one message is the same either way. Here the handler runs before the message
+                # is received, so that nobody is served, or held in memory, who is not let in. Bytes in: reading them
+                # is part of the answer, so that garbage has a status and a measurement.
+                name: grpc.stream_unary_rpc_method_handler(
                     self._answering(name, method, translate),
                     response_serializer=_serialized,
                 )
@@ -139,27 +156,40 @@ class Answering:
     def _answering(self, name: str, method: Method, translate: Translator) -> Any:
         observe = self._options.observe if name in MEASURED else None
 
-        async def answer(frame: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
-            self._in_flight += 1
-            try:
-                with _Measured(name, observe) as measured, within(self._seconds_left(context)):
-                    outcome = await self._outcome(name, method, frame, translate)
-                    if isinstance(outcome, Answer):
-                        measured.code = outcome.code
-            finally:
-                self._in_flight -= 1
+        async def answer(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
+            self._begun(context)
+            with _Measured(name, observe) as measured, within(self._seconds_left(context)):
+                outcome = await self._outcome(name, method, context, translate)
+                if isinstance(outcome, Answer):
+                    measured.code = outcome.code
             if isinstance(outcome, Answer):
                 await context.abort(outcome.code, outcome.text, tuple(outcome.metadata))
             return outcome
 
         return answer
 
-    async def _outcome(self, name: str, method: Method, frame: bytes, translate: Translator) -> Message | Answer:
+    def _begun(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        self._in_flight += 1
+        self._idle.clear()
+        # Called however the call ends, and after its answer has been sent.
+        context.add_done_callback(self._ended)  # type: ignore[arg-type]  # the stubs want a class of their own
+
+    def _ended(self, _: Any) -> None:
+        self._in_flight -= 1
+        if self._in_flight == 0:
+            self._idle.set()
+
+    async def _outcome(
+        self, name: str, method: Method, context: grpc.aio.ServicerContext[Any, Any], translate: Translator
+    ) -> Message | Answer:
         try:
+            if self._leaving:
+                raise errors.Overloaded("draining: this replica is leaving")
             if self._in_flight > self._options.in_flight_max:
                 # Early, so that the caller can go elsewhere: a queue longer than a deadline serves nobody.
                 raise errors.Overloaded("too many calls at once; ask again")
-            return await method.handler(method.request_type.FromString(frame))
+            async with self._intake.message(context) as frame:
+                return await method.handler(method.request_type.FromString(frame))
         except DecodeError:
             # INTERNAL is what grpc-go answers to a frame it cannot read.
             return Answer(grpc.StatusCode.INTERNAL, f"the frame is no {method.request_type.DESCRIPTOR.full_name}")

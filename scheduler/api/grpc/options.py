@@ -27,15 +27,20 @@ class GrpcOptions:
     """`address` is `host:port`; AgentENV's own `:9090` means every interface, port 0 any free one.
 
     `query_only` leaves LookupNode and health, everything else is UNIMPLEMENTED.
-    `receive_bytes_max` must hold a roster of 110,000 ids (about 4 MiB).
-    `in_flight_max`: calls under way at once; who comes beyond is told UNAVAILABLE at once.
+    `message_bytes_max`: AgentENV's nodes need 4 MiB, a roster of 110,000 ids.
+    `in_flight_max`: calls under way at once, of one connection as of all; who comes beyond is told UNAVAILABLE at once.
+    `connections_max` None: as many as the process may open. A connection has `handshake_seconds` until it speaks
+    HTTP/2, and may be without a call for `idle_seconds`.
     `default_deadline_seconds` is for callers that send none."""
 
     address: str = "127.0.0.1:9090"
     tls: TlsFiles | None = None
     query_only: bool = False
-    receive_bytes_max: int = 16 * MIB
+    message_bytes_max: int = 4 * MIB
     in_flight_max: int = 1024
+    connections_max: int | None = None
+    handshake_seconds: float = 10.0
+    idle_seconds: float = 75.0
     default_deadline_seconds: float = 10.0
     observe: RpcObserver | None = None
 

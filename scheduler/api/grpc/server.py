@@ -10,6 +10,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
 from scheduler.api.grpc.answering import Answering
 from scheduler.api.grpc.options import GrpcOptions
+from scheduler.api.grpc.sockets import cut_connections
 from scheduler.errors import ConfigurationError
 from scheduler.observability.logging import get_logger
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 STOP_GRACE_SECONDS = 10.0
+METADATA_BYTES_MAX = 16 * 1024
+# grpc-go's clients ping every ten seconds at most, without calls every five minutes.
+PING_INTERVAL_MS_MIN = 10_000
 
 # What health probes may ask for; the empty name is what grpc_health_probe asks without options.
 _HEALTH_NAMES = ("", scheduler_v1.SERVICE)
@@ -31,9 +35,10 @@ class GrpcServer:
     fleet looks like. `/readyz` is what tells whether the ledger can be reached.
     """
 
-    def __init__(self, server: grpc.aio.Server, port: int) -> None:
+    def __init__(self, server: grpc.aio.Server, port: int, answering: Answering) -> None:
         self.server = server
         self.port = port
+        self._answering = answering
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
 
@@ -47,9 +52,14 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace: float | None = STOP_GRACE_SECONDS) -> None:
-        """NOT_SERVING first, then no new calls; those under way have `grace` seconds."""
+        """NOT_SERVING first, then no new calls; those under way have `grace` seconds.
+
+        Whoever calls meanwhile, or is cut at the end, hears UNAVAILABLE and nothing else."""
         await self.set_not_serving()
-        await self.server.stop(grace)
+        await self._answering.leave(grace or 0)
+        # Where connections cannot be cut, what grpc has taken in and not handed over is reset.
+        cut_connections(self.port)
+        await self.server.stop(None)
 
     async def wait_for_termination(self) -> None:
         await self.server.wait_for_termination()
@@ -60,15 +70,7 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
 
     Raises ConfigurationError when the address cannot be bound."""
     options = options or GrpcOptions()
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", options.receive_bytes_max),
-            # A list of 10,000 observed nodes with their CPU templates is larger than what it takes in.
-            ("grpc.max_send_message_length", -1),
-            # A second process on the port is a mistake to be told, not a load balancer.
-            ("grpc.so_reuseport", 0),
-        ]
-    )
+    server = grpc.aio.server(options=_channel_arguments(options))
     answering = Answering(options)
     scheduler = scheduler_v1.SchedulerV1(services)
     handlers = [answering.generic_handler(scheduler_v1.SERVICE, scheduler.methods(query_only=options.query_only))]
@@ -80,7 +82,32 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
             )
         )
     server.add_generic_rpc_handlers(handlers)
-    return GrpcServer(server, _bind(server, options))
+    return GrpcServer(server, _bind(server, options), answering)
+
+
+def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
+    arguments = {
+        "grpc.max_receive_message_length": options.message_bytes_max,
+        # A list of 10,000 observed nodes with their CPU templates is larger than what it takes in.
+        "grpc.max_send_message_length": -1,
+        # More than are answered at once, so that a caller with one connection is told at once too.
+        "grpc.max_concurrent_streams": 2 * options.in_flight_max,
+        # AgentENV's clients send no metadata; what a proxy or a tracer adds is small.
+        "grpc.max_metadata_size": METADATA_BYTES_MAX,
+        "grpc.absolute_max_metadata_size": METADATA_BYTES_MAX,
+        "grpc.server_handshake_timeout_ms": round(options.handshake_seconds * 1000),
+        "grpc.max_connection_idle_ms": round(options.idle_seconds * 1000),
+        # A peer that is gone without a word is noticed, and one that pings without end is let go.
+        "grpc.keepalive_time_ms": round(options.idle_seconds * 1000),
+        "grpc.keepalive_timeout_ms": round(options.handshake_seconds * 1000),
+        "grpc.http2.min_ping_interval_without_data_ms": PING_INTERVAL_MS_MIN,
+        "grpc.http2.max_ping_strikes": 2,
+        # A second process on the port is a mistake to be told, not a load balancer.
+        "grpc.so_reuseport": 0,
+    }
+    if options.connections_max is not None:
+        arguments["grpc.max_allowed_incoming_connections"] = options.connections_max
+    return list(arguments.items())
 
 
 def _bind(server: grpc.aio.Server, options: GrpcOptions) -> int:
