@@ -71,7 +71,7 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             listen=_listen(values["metrics_listen_addr"], values["metrics.port"]),
         ),
         discovery=_discovery(values),
-        logging=LoggingSettings(values["log_level"], values["log_format"]),
+        logging=LoggingSettings(values["log_level"], values["log_format"], values["logging.calls_per_second"]),
         replica=ReplicaSettings(
             replica_id=values["replica_id"],
             query_only=values["query_only"],

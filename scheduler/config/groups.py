@@ -147,6 +147,7 @@ class LogLevel(StrEnum):
 class LoggingSettings:
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.AUTO
+    calls_per_second: int = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,9 @@ _PROCESS = (
         ("SCHEDULER_LOG_LEVEL", "LOG_LEVEL")),
     Key("log_format", choice(LogFormat), _logging.format, "`auto`: console on a terminal, JSON elsewhere.",
         "--log-format", ("SCHEDULER_LOG_FORMAT", "LOG_FORMAT")),
+    Key("logging.calls_per_second", integer(0, 1_000_000), _logging.calls_per_second,
+        "Of placements, refusals, confirms, cancels and assignments at most so many lines a second each at level info; "
+        "the next line says how many were left out. `debug` shows them all."),
 )  # fmt: skip
 
 SECTIONS: dict[str, tuple[Key, ...]] = {

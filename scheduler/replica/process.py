@@ -62,7 +62,11 @@ class Replica:
             settings.store.redis_addr, domain=settings.store.domain, options=store_options(settings.store)
         )
         try:
-            services = self._services = build_services(ledger, lenient_hints=settings.hints.lenient)
+            services = self._services = build_services(
+                ledger,
+                lenient_hints=settings.hints.lenient,
+                calls_logged_per_second=settings.logging.calls_per_second,
+            )
             self._discovery = self._kubernetes_discovery(ledger, services)
             self.listeners = open_doors(services, settings)
             if not settings.replica.query_only:

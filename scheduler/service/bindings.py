@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.sandbox import Binding
 from scheduler.errors import AssignmentRefused
+from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_id, required, trim
@@ -18,9 +19,10 @@ log = get_logger("scheduler.bindings")
 
 
 class BindingService:
-    def __init__(self, store: BindingStore, metrics: Metrics) -> None:
+    def __init__(self, store: BindingStore, metrics: Metrics, calls: CallLog) -> None:
         self._store = store
         self._metrics = metrics
+        self._calls = calls
 
     async def lookup(self, sandbox_id: str) -> Binding:
         """NotFound when there is none; NotRebuilt while a lost ledger is being put back together."""
@@ -39,6 +41,6 @@ class BindingService:
             with self._metrics.ledger_call("record_assignment"):
                 await self._store.record(sandbox_id, node)
         except AssignmentRefused:
-            log.warning("assignment refused", sandbox_id=sandbox_id, node_id=node.node_id)
+            self._calls.warning(log, "assignment refused", sandbox_id=sandbox_id, node_id=node.node_id)
             raise
-        log.info("assignment recorded", sandbox_id=sandbox_id, node_id=node.node_id)
+        self._calls.info(log, "assignment recorded", sandbox_id=sandbox_id, node_id=node.node_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.domain.placement import Decision, Explanation, ScheduleRequest
 from scheduler.errors import Conflict, NoNodes, SchedulerError
+from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics, status_label
 from scheduler.service.requests import clean_schedule_request
@@ -20,9 +21,10 @@ log = get_logger("scheduler.placement")
 class PlacementService:
     """Names a node for a request and, for a creation, reserves on it."""
 
-    def __init__(self, store: PlacementStore, metrics: Metrics) -> None:
+    def __init__(self, store: PlacementStore, metrics: Metrics, calls: CallLog) -> None:
         self._store = store
         self._metrics = metrics
+        self._calls = calls
         # A refusal does not say under which strategy it was made; the last answer does.
         self._strategy = "unknown"
 
@@ -59,11 +61,11 @@ class PlacementService:
             self._metrics.count_replay("schedule")
         if decision.degraded:
             self._metrics.count_degraded()
-            log.warning("placed on a node that is not fresh", node_id=decision.node.node_id)
+            self._calls.warning(log, "placed on a node that is not fresh", node_id=decision.node.node_id)
         reservation = decision.reservation
         if reservation is not None:
-            # Not at info: the ledger keeps the reservation with its request id, and placements are many.
-            log.debug(
+            self._calls.info(
+                log,
                 "placed",
                 node_id=decision.node.node_id,
                 reservation_id=reservation.reservation_id,
@@ -74,6 +76,6 @@ class PlacementService:
     def _note_refusal(self, request: ScheduleRequest, error: BaseException) -> None:
         if isinstance(error, NoNodes):
             self._metrics.count_refusal(error)
-            log.info("refused", candidates=error.candidates, reasons=error.reasons, caller=request.caller)
+            self._calls.info(log, "refused", candidates=error.candidates, reasons=error.reasons, caller=request.caller)
         elif isinstance(error, Conflict):
             self._metrics.count_conflict("schedule")

@@ -34,18 +34,27 @@ class ReadinessService:
         self._unusable: StoreUnusable | None = None
         self._rebuilding_until = 0.0
         self._draining = False
+        self._difference_told: tuple[str, int, tuple[str, ...]] | None = None
 
     def note_settings(self, outcome: SettingsOutcome) -> None:
         """What came of putting this replica's settings into the ledger; a conflict keeps it from being ready."""
         self._outcome, self._unusable = outcome, None
         self._rebuilding_until = time.monotonic() + outcome.rebuilding_ms / 1000
         self._metrics.set_settings_mismatch(bool(outcome.differing))
-        if outcome.differing:
+        self._tell_difference(outcome)
+
+    def _tell_difference(self, outcome: SettingsOutcome) -> None:
+        """Once for every change: a replica that may not join asks again every second."""
+        found = (outcome.status, outcome.settings.revision, tuple(outcome.differing)) if outcome.differing else None
+        if found == self._difference_told:
+            return
+        self._difference_told = found
+        if found is None:
+            log.info("settings are the ledger's again", revision=outcome.settings.revision)
+        else:
+            status, revision, differing = found
             log.warning(
-                "settings differ from the ledger's",
-                status=outcome.status,
-                revision=outcome.settings.revision,
-                differing=list(outcome.differing),
+                "settings differ from the ledger's", status=status, revision=revision, differing=list(differing)
             )
 
     def note_unusable(self, error: StoreUnusable) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scheduler.domain.limits import PAGE_DEFAULT
 from scheduler.domain.reservation import CancelCause, Reservation, ReservationResult, ReservationState
 from scheduler.errors import Conflict, NotFound, SchedulerError
+from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import (
@@ -28,9 +29,10 @@ log = get_logger("scheduler.reservations")
 
 
 class ReservationService:
-    def __init__(self, store: ReservationStore, metrics: Metrics) -> None:
+    def __init__(self, store: ReservationStore, metrics: Metrics, calls: CallLog) -> None:
         self._store = store
         self._metrics = metrics
+        self._calls = calls
 
     async def get(self, reservation_id: str) -> Reservation:
         reservation_id = clean_id("reservation_id", reservation_id)
@@ -107,30 +109,32 @@ class ReservationService:
             told = _told(error)
             if isinstance(error, Conflict):
                 self._metrics.count_conflict(call)
-            log.info(call, reservation_id=reservation_id, sandbox_id=sandbox_id, result=told, detail=error.detail)
+            self._calls.info(
+                log, call, reservation_id=reservation_id, sandbox_id=sandbox_id, result=told, detail=error.detail
+            )
             raise
         finally:
             self._metrics.observe_reservation_call(call, told, clock() - started)
         if result.replayed:
             self._metrics.count_replay(call)
-        _log_result(call, result)
+        self._tell_result(call, result)
         return result
+
+    def _tell_result(self, call: str, result: ReservationResult) -> None:
+        reservation = result.reservation
+        self._calls.info(
+            log,
+            call,
+            reservation_id=reservation.reservation_id,
+            sandbox_id=reservation.sandbox_id,
+            node_id=reservation.node_id,
+            state=reservation.state.value,
+            result="replayed" if result.replayed else "done",
+            orphaned=result.orphaned,
+        )
 
 
 def _told(error: SchedulerError) -> str:
     if isinstance(error, Conflict):
         return "conflict"
     return "not_found" if isinstance(error, NotFound) else "failed"
-
-
-def _log_result(call: str, result: ReservationResult) -> None:
-    reservation = result.reservation
-    log.info(
-        call,
-        reservation_id=reservation.reservation_id,
-        sandbox_id=reservation.sandbox_id,
-        node_id=reservation.node_id,
-        state=reservation.state.value,
-        result="replayed" if result.replayed else "done",
-        orphaned=result.orphaned,
-    )

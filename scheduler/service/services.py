@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler import __version__
+from scheduler.observability.call_log import CALLS_PER_SECOND, CallLog
 from scheduler.observability.metrics import Metrics
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
@@ -40,8 +41,15 @@ class Services:
     metrics: Metrics
 
 
-def build_services(ledger: Ledger, *, metrics: Metrics | None = None, lenient_hints: bool = True) -> Services:
+def build_services(
+    ledger: Ledger,
+    *,
+    metrics: Metrics | None = None,
+    lenient_hints: bool = True,
+    calls_logged_per_second: int = CALLS_PER_SECOND,
+) -> Services:
     """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller says `strict`."""
+    calls = CallLog(calls_logged_per_second)
     metrics = metrics if metrics is not None else Metrics()
     metrics.set_build(__version__)
     metrics.watch_store("ledger", ledger.client.statistics)
@@ -49,10 +57,10 @@ def build_services(ledger: Ledger, *, metrics: Metrics | None = None, lenient_hi
         metrics.watch_store("reader", ledger.client.reader.statistics)
     readiness = ReadinessService(ledger, metrics)
     return Services(
-        placement=PlacementService(ledger.placements, metrics),
+        placement=PlacementService(ledger.placements, metrics, calls),
         nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs)),
-        reservations=ReservationService(ledger.reservations, metrics),
-        bindings=BindingService(ledger.bindings, metrics),
+        reservations=ReservationService(ledger.reservations, metrics, calls),
+        bindings=BindingService(ledger.bindings, metrics, calls),
         templates=TemplateService(ledger.templates, metrics),
         groups=GroupService(ledger.groups, metrics),
         artifacts=ArtifactService(ledger.artifacts, metrics),

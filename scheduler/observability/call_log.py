@@ -1,0 +1,53 @@
+"""Lines about single calls, which can be thousands a second: bounded, and honest about what was left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+CALLS_PER_SECOND = 20
+
+
+@dataclass(slots=True)
+class _Second:
+    began: float
+    told: int = 0
+    left_out: int = 0
+
+
+class CallLog:
+    """Of every kind of event at most `per_second` lines in one second keep their level; the others are logged at debug.
+
+    The next line that keeps its level says in `left_out` how many did not. 0: all of them at debug."""
+
+    def __init__(self, per_second: int = CALLS_PER_SECOND, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._seconds: dict[str, _Second] = {}
+
+    def info(self, log: structlog.stdlib.BoundLogger, event: str, **fields: Any) -> None:
+        self._tell(log.info, log, event, fields)
+
+    def warning(self, log: structlog.stdlib.BoundLogger, event: str, **fields: Any) -> None:
+        self._tell(log.warning, log, event, fields)
+
+    def _tell(
+        self, tell: Callable[..., Any], log: structlog.stdlib.BoundLogger, event: str, fields: dict[str, Any]
+    ) -> None:
+        now = self._clock()
+        second = self._seconds.get(event)
+        if second is None or now - second.began >= 1:
+            left_out = second.left_out if second is not None else 0
+            second = self._seconds[event] = _Second(now, left_out=left_out)
+        if second.told >= self._per_second:
+            second.left_out += 1
+            log.debug(event, **fields)
+            return
+        second.told += 1
+        if second.left_out:
+            fields["left_out"], second.left_out = second.left_out, 0
+        tell(event, **fields)
