@@ -7,7 +7,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY scheduler ./scheduler
 COPY lua ./lua
-RUN /opt/scheduler/bin/pip install '.[kubernetes]' \
+RUN /opt/scheduler/bin/pip install '.[kubernetes,otel]' \
     && /opt/scheduler/bin/pip uninstall --yes pip
 
 FROM python:3.13-slim

@@ -28,6 +28,7 @@ from scheduler.config.groups import (
     Settings,
     StoreSettings,
     TlsSettings,
+    TracingSettings,
 )
 from scheduler.config.load import Configuration, DescribedKey, load_configuration, load_settings
 
@@ -49,6 +50,7 @@ __all__ = [
     "Settings",
     "StoreSettings",
     "TlsSettings",
+    "TracingSettings",
     "load_configuration",
     "load_settings",
 ]

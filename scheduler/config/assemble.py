@@ -20,6 +20,7 @@ from scheduler.config.groups import (
     Settings,
     StoreSettings,
     TlsSettings,
+    TracingSettings,
 )
 from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettings, NodeResourceLimit
 
@@ -72,6 +73,7 @@ def assemble(values: Mapping[str, Any]) -> Settings:
         ),
         discovery=_discovery(values),
         logging=LoggingSettings(values["log_level"], values["log_format"], values["logging.calls_per_second"]),
+        tracing=TracingSettings(values["tracing.enabled"]),
         replica=ReplicaSettings(
             replica_id=values["replica_id"],
             query_only=values["query_only"],

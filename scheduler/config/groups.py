@@ -151,6 +151,11 @@ class LoggingSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TracingSettings:
+    enabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSettings:
     """The life of one process. `replica_id` None: made from the host name, the process id and chance.
 
@@ -181,5 +186,6 @@ class Settings:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     replica: ReplicaSettings = field(default_factory=ReplicaSettings)
     hints: HintSettings = field(default_factory=HintSettings)

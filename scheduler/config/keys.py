@@ -22,6 +22,7 @@ from scheduler.config.groups import (
     MetricsSettings,
     ReplicaSettings,
     StoreSettings,
+    TracingSettings,
 )
 from scheduler.config.kinds import (
     Kind,
@@ -71,6 +72,7 @@ class Key:
 _PORT = integer(0, 65535)
 _ledger, _store, _http, _grpc = LedgerSettings(), StoreSettings(), HttpSettings(), GrpcSettings()
 _metrics, _discovery, _logging, _replica = MetricsSettings(), DiscoverySettings(), LoggingSettings(), ReplicaSettings()
+_tracing = TracingSettings()
 
 _PLACING = (
     Key("strategy", choice(Strategy), _ledger.strategy, "How a node is chosen.", "--strategy"),
@@ -240,6 +242,8 @@ _PROCESS = (
     Key("logging.calls_per_second", integer(0, 1_000_000), _logging.calls_per_second,
         "Of placements, refusals, confirms, cancels and assignments at most so many lines a second each at level info; "
         "the next line says how many were left out. `debug` shows them all."),
+    Key("tracing.enabled", boolean(), _tracing.enabled,
+        "Whether spans of requests and of calls of the ledger are exported; needs the extra `otel`."),
 )  # fmt: skip
 
 SECTIONS: dict[str, tuple[Key, ...]] = {

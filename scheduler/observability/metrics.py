@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -19,6 +20,9 @@ from scheduler.errors import NoNodes, SchedulerError
 from scheduler.observability.ledger_figures import LedgerCollector, LedgerFigures
 from scheduler.observability.page import PAGE_CONTENT_TYPE, page_of
 from scheduler.observability.store_figures import StoreCollector, StoreFigures
+
+if TYPE_CHECKING:
+    from scheduler.observability.tracing import RequestSpan, Tracing
 
 __all__ = ["BUCKETS_SECONDS", "PAGE_CONTENT_TYPE", "LedgerCall", "Metrics", "refusal_reason", "status_label"]
 
@@ -86,9 +90,12 @@ def refusal_reason(error: NoNodes) -> str:
 
 
 class Metrics:
-    """The counters and clocks of one process. Methods are named by what happened."""
+    """The counters and clocks of one process. Methods are named by what happened.
 
-    def __init__(self) -> None:
+    `tracing`, where there is any, has its spans around the same calls."""
+
+    def __init__(self, tracing: Tracing | None = None) -> None:
+        self.tracing = tracing
         self.registry = CollectorRegistry()
         registry = self.registry
 
@@ -228,9 +235,10 @@ class Metrics:
         """The domain's figures, until the next call. None: they are not known, and not on the page."""
         self._collector.figures = figures
 
-    def ledger_call(self, operation: str) -> LedgerCall:
+    def ledger_call(self, operation: str) -> AbstractContextManager[object]:
         """`with metrics.ledger_call("confirm"):` around one await of the ledger."""
-        return LedgerCall(self._ledger, self._store_errors, operation)
+        call = LedgerCall(self._ledger, self._store_errors, operation)
+        return call if self.tracing is None else TracedLedgerCall(call, self.tracing.ledger_call(operation))
 
     def page(self) -> bytes:
         """The text Prometheus scrapes."""
@@ -238,6 +246,11 @@ class Metrics:
 
 
 _STORE_ERROR_CODES = frozenset({"store_unavailable", "not_rebuilt", "overloaded", "deadline_exceeded", "internal"})
+
+
+def fault_of_ledger(error: BaseException | None) -> str | None:
+    """The code of an error that is the ledger's fault; None when it is the request's, or there is none."""
+    return error.code if isinstance(error, SchedulerError) and error.code in _STORE_ERROR_CODES else None
 
 
 class LedgerCall:
@@ -260,5 +273,28 @@ class LedgerCall:
     ) -> None:
         elapsed = asyncio.get_running_loop().time() - self._started
         self._seconds[(self._operation,)].observe(elapsed)
-        if isinstance(error, SchedulerError) and error.code in _STORE_ERROR_CODES:
-            self._errors[self._operation, error.code].inc()
+        code = fault_of_ledger(error)
+        if code is not None:
+            self._errors[self._operation, code].inc()
+
+
+class TracedLedgerCall:
+    """The same inside a span."""
+
+    def __init__(self, call: LedgerCall, span: AbstractContextManager[RequestSpan]) -> None:
+        self._call = call
+        self._around = span
+
+    def __enter__(self) -> TracedLedgerCall:
+        self._span = self._around.__enter__()
+        self._call.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._call.__exit__(kind, error, traceback)
+        code = fault_of_ledger(error)
+        if code is not None:
+            self._span.fail(code)
+        self._around.__exit__(kind, error, traceback)

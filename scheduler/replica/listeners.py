@@ -253,6 +253,7 @@ def grpc_listener(services: Services, all_settings: Settings, connections_max: i
         tls=tls,
         query_only=all_settings.replica.query_only,
         observe=services.metrics.observe_rpc,
+        tracing=services.metrics.tracing,
         message_bytes_max=settings.message_bytes_max,
         in_flight_max=settings.in_flight_max,
         connections_max=connections_max,

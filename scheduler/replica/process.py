@@ -21,6 +21,7 @@ from scheduler.cancellation import end_tasks
 from scheduler.config import Configuration, Settings, StoreSettings
 from scheduler.errors import SchedulerError
 from scheduler.observability.logging import configure_logging, get_logger
+from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.replica import upstream
 from scheduler.replica.listeners import Listener, open_doors
 from scheduler.replica.membership import Membership
@@ -49,21 +50,25 @@ class Replica:
         self._hurry_asked = asyncio.Event()
         self._ledger: Ledger | None = None
         self._services: Services | None = None
+        self._tracing: Tracing | None = None
         self._membership: Membership | None = None
         self._discovery: KubernetesDiscovery | None = None
 
     async def start(self) -> None:
         """Returns when every door is open, whether or not the ledger can be reached yet."""
+        from scheduler.observability.metrics import Metrics
         from scheduler.service import build_services
         from scheduler.store.ledger import open_ledger
 
         settings = self.settings
+        self._tracing = open_tracing(__version__) if settings.tracing.enabled else None
         ledger = self._ledger = await open_ledger(
             settings.store.redis_addr, domain=settings.store.domain, options=store_options(settings.store)
         )
         try:
             services = self._services = build_services(
                 ledger,
+                metrics=Metrics(self._tracing),
                 lenient_hints=settings.hints.lenient,
                 calls_logged_per_second=settings.logging.calls_per_second,
             )
@@ -115,6 +120,8 @@ class Replica:
         await end_tasks(self._chores)
         if self._ledger is not None:
             await self._leave(self._ledger)
+        if self._tracing is not None:
+            await self._tracing.close()
 
     def _tell_where(self, ledger: Ledger) -> None:
         """One line with every door, and in words which of them ask nobody who they are."""

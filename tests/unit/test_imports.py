@@ -55,6 +55,7 @@ OWNED_LIBRARIES: dict[str, set[str]] = {
     "starlette": {"api"},
     "grpc": {"api"},
     "typer": {"cli", "__main__"},
+    "opentelemetry": {"observability"},
 }
 
 

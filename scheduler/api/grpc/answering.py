@@ -25,6 +25,7 @@ from grpc_status.rpc_status import to_status
 from scheduler import errors
 from scheduler.api.grpc.intake import Intake
 from scheduler.api.grpc.options import GrpcOptions, RpcObserver
+from scheduler.api.grpc.spans import traced
 from scheduler.api.status import grpc_status, retry_after_seconds
 from scheduler.deadline import within
 from scheduler.observability.logging import get_logger
@@ -146,12 +147,16 @@ class Answering:
                 # is received, so that nobody is served, or held in memory, who is not let in. Bytes in: reading them
                 # is part of the answer, so that garbage has a status and a measurement.
                 name: grpc.stream_unary_rpc_method_handler(
-                    self._answering(name, method, translate),
+                    self._traced(f"{service}/{name}", self._answering(name, method, translate)),
                     response_serializer=_serialized,
                 )
                 for name, method in methods.items()
             },
         )
+
+    def _traced(self, path: str, answer: Any) -> Any:
+        tracing = self._options.tracing
+        return answer if tracing is None else traced(tracing, path, answer)
 
     def _answering(self, name: str, method: Method, translate: Translator) -> Any:
         observe = self._options.observe if name in MEASURED else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scheduler.observability.tracing import Tracing
+
 MIB = 1024 * 1024
 
 RpcObserver = Callable[[str, str, float], None]
@@ -31,7 +33,7 @@ class GrpcOptions:
     `in_flight_max`: calls under way at once, of one connection as of all; who comes beyond is told UNAVAILABLE at once.
     `connections_max` None: as many as the process may open. A connection has `handshake_seconds` until it speaks
     HTTP/2, and may be without a call for `idle_seconds`.
-    `default_deadline_seconds` is for callers that send none."""
+    `default_deadline_seconds` is for callers that send none. `tracing`: spans around calls."""
 
     address: str = "127.0.0.1:9090"
     tls: TlsFiles | None = None
@@ -43,6 +45,7 @@ class GrpcOptions:
     idle_seconds: float = 75.0
     default_deadline_seconds: float = 10.0
     observe: RpcObserver | None = None
+    tracing: Tracing | None = None
 
     @property
     def listen_address(self) -> str:

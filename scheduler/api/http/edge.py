@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from scheduler.api.http.route import problem_response
 from scheduler.errors import Overloaded, SchedulerError
 from scheduler.observability.metrics import Metrics
+from scheduler.observability.tracing import Tracing
 
 log = structlog.get_logger("scheduler.http")
 
@@ -53,7 +54,10 @@ class Edge:
         started = asyncio.get_running_loop().time()
         try:
             with structlog.contextvars.bound_contextvars(request_id=request_id):
-                await self._serve(scope, receive, answer)
+                if self._metrics.tracing is None or scope["path"] in _ALWAYS_ANSWERED:
+                    await self._serve(scope, receive, answer)
+                else:
+                    await self._serve_traced(self._metrics.tracing, scope, receive, answer)
         finally:
             self._in_flight -= 1
             self._metrics.set_in_flight(self._in_flight)
@@ -65,6 +69,21 @@ class Edge:
                 log.warning("request", method=method, route=template, status=answer.status, request_id=request_id)
             else:
                 log.debug("request", method=method, route=template, status=answer.status, request_id=request_id)
+
+    async def _serve_traced(self, tracing: Tracing, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        with tracing.request(method, headers) as span:
+            span.tell(http__request__method=method, http__request__id=scope["request_id"])
+            try:
+                with structlog.contextvars.bound_contextvars(trace_id=span.trace_id):
+                    await self._serve(scope, receive, answer)
+            finally:
+                template = scope.get("route_template", "unmatched")
+                span.name(f"{method} {template}")
+                span.tell(http__route=template, http__response__status_code=answer.status)
+                if answer.status >= 500:
+                    span.fail(str(answer.status))
 
     async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
