@@ -67,20 +67,22 @@ end
 local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, ARGV[3])) do
   local row = row_of(node_id)
-  local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'avoided_until_ms')
-  local reason = standing(row, known, context.shape, settings, now)
-  if reason == 'unhealthy' and context.degraded and row.pool == 'u' then
-    reason = request.creation and obstacle(row, context.shape, settings, context.admits) or (row.avoided and 'avoided' or '')
+  if row then
+    local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'avoided_until_ms')
+    local reason = standing(row, known, context.shape, settings, now)
+    if reason == 'unhealthy' and context.degraded and row.pool == 'u' then
+      reason = request.creation and obstacle(row, context.shape, settings, context.admits) or (row.avoided and 'avoided' or '')
+    end
+    if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
+    if context.too_large then reason = 'too_large' end
+    if node_id == chosen then reason = '' end
+    local rank = reason == '' and rank_of(node_id, row)
+    local cpu, memory = pressures(row, context.shape)
+    reply[#reply + 1] = {
+      node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank and integer(rank) or '', cpu, memory,
+      integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
+      limit_against(node_id, reason),
+    }
   end
-  if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
-  if context.too_large then reason = 'too_large' end
-  if node_id == chosen then reason = '' end
-  local rank = reason == '' and rank_of(node_id, row)
-  local cpu, memory = pressures(row, context.shape)
-  reply[#reply + 1] = {
-    node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank and integer(rank) or '', cpu, memory,
-    integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
-    limit_against(node_id, reason),
-  }
 end
 return reply

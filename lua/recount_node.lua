@@ -23,7 +23,7 @@ local MEMBER_OF = {
   x = { unhealthy = true }, o = { over_limit = true }, l = { lingering = true }, w = { waiting = true },
   R = { avoided = true, avoided_ready = true }, C = { avoided = true }, U = { unhealthy = true, avoided_last_resort = true },
 }
-local POOL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting',
+local ALL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting',
   'avoided', 'avoided_ready', 'avoided_last_resort' }
 local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused',
   'cpu_most', 'memory_most', 'count_most' }
@@ -45,7 +45,7 @@ local function recount_listing()
   if listed and not row then finding(subject, 'row', 'is listed but has no row') end
   if row and not listed then finding(subject, 'row', 'has a row but is not listed') end
   local member_of = row and (MEMBER_OF[pool_letter(row)] or MEMBER_OF[row.pool]) or {}
-  for _, set in ipairs(POOL_SETS) do
+  for _, set in ipairs(ALL_SETS) do
     local belongs = member_of[set] == true
     if belongs and not score_in(set) then finding(subject, 'sets', 'is missing from ' .. set) end
     if not belongs and score_in(set) then finding(subject, 'sets', 'does not belong in ' .. set) end

@@ -67,6 +67,14 @@ if not node_id then
   return refusal(request, context)
 end
 
+-- Nothing is written for a node whose row is missing or was made anew, or that its index does not show as it is:
+-- the index is made anew.
+local row = row_of(node_id)
+if not row or row_order.rebuilt or (context.indexed and ranked and not row.avoided and not shows(context.shape, node_id)) then
+  -- @include "include/distrust"
+  return distrust(node_id, row, context)
+end
+
 -- Write.
 local moves, node = context.moves, node_key(node_id)
 if moves == 'ties' or moves == 'ordinary_ties' then
@@ -108,8 +116,17 @@ if context.group then
   local remembered = commit_group_outcome(context.group, request, node_id, sequence, context)
   for _, value in ipairs(remembered) do fields[#fields + 1] = value end
 end
-redis.call('HSET', reservation_key(reservation_id), 'fingerprint', ARGV[3], 'strategy', settings.strategy,
-  'caller', ARGV[7], 'request_id', ARGV[6], unpack(fields))
+-- The hold first and the reservation last: what is stopped in between promised nothing, and is counted anew with
+-- the node's next report.
+row.pending_cpu = row.pending_cpu + request.cpu
+row.pending_memory = row.pending_memory + context.shape.memory
+row.pending_count = row.pending_count + 1
+if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
+  -- @include "include/avoidance"
+  note_trial(node_id, now)
+end
+local old_member = rows[node_id].member
+local journal_length = save_rows()
 redis.call('ZADD', key('reservations'), sequence, reservation_id)
 redis.call('ZADD', key('expiry'), deadline, reservation_id)
 redis.call('ZADD', node .. ':reservations', sequence, reservation_id)
@@ -120,16 +137,8 @@ else
   redis.call('HSET', node .. ':unnamed', reservation_id,
     lifecycle_letter .. ',' .. sequence .. ',' .. cpu .. ',' .. memory .. ',1')
 end
-local row = row_of(node_id)
-row.pending_cpu = row.pending_cpu + request.cpu
-row.pending_memory = row.pending_memory + context.shape.memory
-row.pending_count = row.pending_count + 1
-if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
-  -- @include "include/avoidance"
-  note_trial(node_id, now)
-end
-local old_member = rows[node_id].member
-local journal_length = save_rows()
+redis.call('HSET', reservation_key(reservation_id), 'fingerprint', ARGV[3], 'strategy', settings.strategy,
+  'caller', ARGV[7], 'request_id', ARGV[6], unpack(fields))
 if context.indexed then advance_shape(context.shape, settings, now, node_id, old_member, journal_length) end
 decision[6] = fields
 return decision

@@ -5,6 +5,8 @@ local function is_acceptable(node_id, request, context)
   if context.located and not context.located[node_id] then return false end
   if not request.creation then return true end
   local row = row_of(node_id)
+  -- One that should not be among the candidates: whoever has chosen it sees to that.
+  if not row then return true end
   if obstacle(row, context.shape, context.settings, context.admits) then return false end
   return row.pending_memory + context.shape.memory <= SAFE_INTEGER_MAX
 end

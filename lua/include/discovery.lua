@@ -13,7 +13,7 @@ local function release_removed(node_id, now)
   local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, REMOVED_SLICE - 1)
   for _, id in ipairs(ids) do
     local reservation = read_reservation(id)
-    if reservation then
+    if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') then
       end_when_due(reservation, now)
     else
       redis.call('ZREM', node_key(node_id, 'reservations'), id)

@@ -52,6 +52,8 @@ local function reopen(reservation, state, expires_at_ms)
   forget_doubt(reservation)
   release(reservation)
   hold(reservation, cpu, memory, 1)
+  -- Held before it is open: what is stopped in between holds too much, and never too little.
+  save_rows()
   if not reservation.sandbox_id then note_unnamed(reservation, cpu, memory, 1) end
   reservation.state, reservation.expires_at_ms = state, integer(expires_at_ms)
   redis.call('HSET', reservation_key(id), 'state', state, 'expires_at_ms', integer(expires_at_ms))

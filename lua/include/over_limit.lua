@@ -31,6 +31,7 @@ end
 
 -- Nil: none of them.
 local function limit_on(node_id, shape, observation)
+  -- @include "include/unreported"
   local row, figures = row_of(node_id), read_figures(node_id) or unreported_figures()
   local shares = shares_of(row, figures, shape, shape.creation and observation.count_pending)
   for index, name in ipairs(LIMITS) do

@@ -121,10 +121,12 @@ local function expire_due(now, slice)
   local due = redis.call('ZRANGEBYSCORE', key('expiry'), '-inf', integer(now), 'LIMIT', 0, slice)
   for _, reservation_id in ipairs(due) do
     local reservation = read_reservation(reservation_id)
-    if reservation then
+    if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') then
       end_when_due(reservation, now)
     else
+      -- Its end, or its beginning, was stopped half-way.
       redis.call('ZREM', key('expiry'), reservation_id)
+      if not reservation then redis.call('ZREM', key('reservations'), reservation_id) end
     end
   end
   return #due

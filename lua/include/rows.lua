@@ -14,6 +14,7 @@
 -- member it had in every shape to `journal`; that is how shapes learn of it.
 local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)$'
 local JOURNAL_CAP = 65536
+-- `row_order.rebuilt`: a row could not be read, and indexes went with it.
 local rows, row_order, journal_trimmed = {}, {}, 0
 -- What is still to be worked out of the rows before they are written (include/discount sets it).
 local before_saving
@@ -21,6 +22,7 @@ local before_saving
 local function parse_row(text)
   local pool, cpu_capacity, memory_capacity, cpu_load, memory_load, starting, running, paused,
     pending_cpu, pending_memory, pending_count, bounds = string.match(text, ROW)
+  if not pool then return nil end
   local row = {
     pool = string.lower(pool), avoided = pool < 'a' or nil,
     cpu_capacity = tonumber(cpu_capacity), memory_capacity = tonumber(memory_capacity),
@@ -31,6 +33,7 @@ local function parse_row(text)
   }
   if bounds ~= '' then
     local cpu_most, memory_most, count_most = string.match(bounds, '^,(%-?%d+),(%-?%d+),(%-?%d+)$')
+    if not cpu_most then return nil end
     row.bounded, row.cpu_most, row.memory_most, row.count_most =
       true, tonumber(cpu_most), tonumber(memory_most), tonumber(count_most)
   end
@@ -67,16 +70,17 @@ local function row_of(node_id)
     cpu_capacity = row and row.cpu_capacity, memory_capacity = row and row.memory_capacity,
   }
   row_order[#row_order + 1] = node_id
+  if text and not row then
+    -- What it had in the indexes is lost with it, so they go as well: whoever has opened one asks again.
+    -- @include "include/rebuild_row"
+    row, row_order.rebuilt = rebuild_row(node_id), true
+    rows[node_id].row = row
+  end
   return row
 end
 
 local function move_pool(node_id, from, to)
-  local sets = {
-    r = { 'candidates', 'ready' }, c = { 'candidates' }, u = { 'unhealthy', 'last_resort' },
-    x = { 'unhealthy' }, o = { 'over_limit' }, l = { 'lingering' }, w = { 'waiting' },
-    R = { 'avoided', 'avoided_ready' }, C = { 'avoided' }, U = { 'unhealthy', 'avoided_last_resort' },
-  }
-  local function sets_of(pool) return pool and (sets[pool] or sets[string.lower(pool)]) or {} end
+  -- @include "include/pool_sets"
   for _, name in ipairs(sets_of(from)) do redis.call('ZREM', key(name), node_id) end
   for _, name in ipairs(sets_of(to)) do redis.call('ZADD', key(name), 0, node_id) end
 end
@@ -107,17 +111,18 @@ local function save_rows()
     local row = known.row
     local text = row and format_row(row)
     if text ~= known.text and (text or known.text) then
-      if text then
-        redis.call('HSET', key('loads'), node_id, text)
-      else
-        redis.call('HDEL', key('loads'), node_id)
-      end
+      -- The row itself last: what is stopped before it is done again with the next change of the row.
+      length = redis.call('RPUSH', key('journal'), known.member or (string.rep('0', 30) .. node_id))
       local pool = row and pool_letter(row)
       if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
       if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
         move_capacity(node_id, known, row)
       end
-      length = redis.call('RPUSH', key('journal'), known.member or (string.rep('0', 30) .. node_id))
+      if text then
+        redis.call('HSET', key('loads'), node_id, text)
+      else
+        redis.call('HDEL', key('loads'), node_id)
+      end
       known.text, known.pool, known.member = text, pool, row and row_member(row, node_id)
     end
   end

@@ -22,6 +22,11 @@ local function open_shape(shape, base)
   return shape.cursor == shape.total and not shape.building
 end
 
+-- Whether the index holds a node just as its row is.
+local function shows(shape, node_id)
+  return redis.call('ZSCORE', shape.key, rows[node_id].member) ~= false
+end
+
 -- After this script itself changed one node: move it in place instead of waiting for the journal.
 local function advance_shape(shape, settings, now, node_id, old_member, journal_length)
   local row = row_of(node_id)

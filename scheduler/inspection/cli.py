@@ -21,6 +21,8 @@ from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.inspection import pages, tables
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.inspection.recount import check as check_ledger
+from scheduler.inspection.repair import Repair
+from scheduler.inspection.repair import repair as repair_ledger
 from scheduler.inspection.shapes import look_at_shapes
 from scheduler.inspection.story import tell_story
 from scheduler.inspection.upgrade import upgrading
@@ -223,6 +225,33 @@ def upgrade(
             typer.echo(line)
 
     with_ledger(Where(redis_addr, domain, config), convert, settled=False)
+
+
+@inspect_app.command()
+def repair(
+    apply: Annotated[bool, typer.Option("--apply", help="Write. Right under load.")] = False,
+    redis_addr: RedisAddress = None,
+    domain: Domain = None,
+    config: ConfigFile = None,
+) -> None:
+    """Make anew what `check` finds wrong, from reservations and reports. Without --apply: say what, write nothing.
+
+    Exit status: 0 all of it adds up now, 1 something does not."""
+
+    async def mend(ledger: Ledger) -> Repair:
+        return await repair_ledger(ledger, apply=apply)
+
+    done = with_ledger(Where(redis_addr, domain, config), mend)
+    for finding in done.found:
+        typer.echo(f"{'left' if finding in done.left else 'repaired'}: {finding}")
+    for finding in set(done.left) - set(done.found):
+        typer.echo(f"left: {finding}")
+    if not done.found:
+        typer.echo("all of it adds up")
+    elif not apply:
+        typer.echo("nothing was written; --apply repairs")
+    if done.left:
+        raise typer.Exit(1)
 
 
 @inspect_app.command()

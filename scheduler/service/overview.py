@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scheduler.errors import Overloaded, SchedulerError, StoreUnusable, WritesRefused
 from scheduler.observability.ledger_figures import LedgerFigures
+from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.readiness import ReadinessService
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
 
+log = get_logger("scheduler.overview")
+
 # AgentENV counts its observed nodes as often.
 REFRESH_SECONDS = 15.0
 _BEGINNING_SECONDS = 1.0
 _SHARE_OF_TIME_READING = 20  # reading a large fleet takes at most one twentieth of the time
+_REPAIRS = ("rows_rebuilt", "rows_recounted")
 
 
 class OverviewService:
@@ -34,6 +39,7 @@ class OverviewService:
         self._readiness = readiness
         self._up = False
         self._due_at = 0.0
+        self._repairs: dict[str, int] | None = None
 
     def page(self) -> bytes:
         """What Prometheus scrapes, from memory."""
@@ -88,6 +94,7 @@ class OverviewService:
             open_groups, _, _ = await self._ledger.groups.list(limit=1, cursor=None)
             settings = await self._ledger.settings.get()
             skew_ms = await self._ledger.time.skew_ms()
+        self._tell_of_repairs(stats)
         self._metrics.show(
             LedgerFigures(
                 fleet=fleet,
@@ -98,3 +105,12 @@ class OverviewService:
                 settings_revision=None if settings is None else settings[0].revision,
             )
         )
+
+    def _tell_of_repairs(self, stats: Mapping[str, int]) -> None:
+        """Rows that some script found unreadable or miscounted since the last reading, and made right."""
+        repairs = {name: stats.get(name, 0) for name in _REPAIRS}
+        if self._repairs is not None and repairs != self._repairs:
+            log.warning(
+                "rows of nodes were made anew: a script was stopped half-way, or a key was written by hand", **repairs
+            )
+        self._repairs = repairs

@@ -1,0 +1,113 @@
+-- repair_node.lua: makes anew what the ledger derives for one node, from the node's hash and its reservations.
+-- Guarantee: takes nothing from a reservation that is open; afterwards the row holds what they hold.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: node_id
+-- Reply: {'repaired'} | {'uninitialised'} | {'unknown', what, found}
+-- Errors: none
+-- Cost: O(open reservations of the node + its roster, up to 2,000 ids)
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/observe"
+-- @include "include/reservations"
+-- @include "include/pending"
+-- @include "include/pool_sets"
+-- @include "include/avoidance"
+-- @include "include/recount_account"
+-- @include "include/capacities"
+-- @include "include/artifacts"
+-- @include "include/cpu_configs"
+
+local settings, refused = read_settings()
+if refused then return refused end
+local now, node_id = open_clock(ARGV[1]), ARGV[2]
+local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'waiting')
+local discovered = known.discovery == 'active' or known.discovery == 'lingering'
+
+local function is_open_here(id)
+  local found = redis.call('HMGET', reservation_key(id), 'state', 'node_id', 'sandbox_id')
+  return (found[1] == 'pending' or found[1] == 'confirmed') and found[2] == node_id, found[3]
+end
+
+-- Entries of lists that a stopped script left behind.
+local function clear_lists()
+  local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
+  for index = 1, #claims, 2 do
+    local open, sandbox_id = is_open_here(claims[index + 1])
+    if not open or sandbox_id ~= claims[index] then redis.call('HDEL', node_key(node_id, 'claims'), claims[index]) end
+  end
+  for _, id in ipairs(redis.call('HKEYS', node_key(node_id, 'unnamed'))) do
+    local open, sandbox_id = is_open_here(id)
+    if not open or sandbox_id then redis.call('HDEL', node_key(node_id, 'unnamed'), id) end
+  end
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'acknowledged'), 0, -1)) do
+    local found = redis.call('HMGET', reservation_key(id), 'state', 'reason', 'sandbox_id')
+    if found[1] ~= 'settled' or found[2] ~= 'counters' or found[3] then
+      redis.call('ZREM', node_key(node_id, 'acknowledged'), id)
+    end
+  end
+end
+
+local function repair_row()
+  local figures, row = read_figures(node_id), new_row(node_id)
+  local stale = figures ~= nil and now - figures.last_seen_ms > settings.report_ttl_ms
+  local over_limit = observe(row, known.discovery, known.status, figures, stale, read_observation_settings())
+  if known.waiting then row.pool = waiting_pool(row.pool) end
+  if figures then
+    redis.call('HSET', node_key(node_id), 'over_limit', over_limit or '')
+    redis.call('ZREM', key(stale and 'seen' or 'silent'), node_id)
+    redis.call('ZADD', key(stale and 'silent' or 'seen'), integer(figures.last_seen_ms), node_id)
+  else
+    redis.call('ZREM', key('seen'), node_id)
+    redis.call('ZREM', key('silent'), node_id)
+  end
+  local belongs = {}
+  for _, name in ipairs(sets_of(pool_letter(row))) do belongs[name] = true end
+  for _, sets in pairs(POOL_SETS) do
+    for _, name in ipairs(sets) do
+      if not belongs[name] then redis.call('ZREM', key(name), node_id) end
+    end
+  end
+  for name in pairs(belongs) do redis.call('ZADD', key(name), 0, node_id) end
+end
+
+-- A node is watched as long as it is at a level.
+local function repair_avoidance()
+  local level = redis.call('HGET', node_key(node_id), 'avoid_level')
+  if (redis.call('ZSCORE', key('avoided_until'), node_id) ~= false) ~= (level ~= false) then forgive(node_id) end
+end
+
+local function repair_account()
+  local account = account_of(node_id)
+  local counted = account and sums_of_roster(node_id, account)
+  for name, value in pairs(counted or {}) do account[name] = value end
+end
+
+clear_lists()
+if discovered then
+  redis.call('ZADD', key('nodes'), 0, node_id)
+  new_row(node_id)
+  repair_avoidance()
+  repair_account()
+  repair_row()
+  recount_pending(node_id)
+  weigh_again(node_id)
+  save_rows()
+  enter_capacity(node_id, row_of(node_id))
+else
+  for _, name in ipairs({ 'nodes', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
+  for _, sets in pairs(POOL_SETS) do
+    for _, name in ipairs(sets) do redis.call('ZREM', key(name), node_id) end
+  end
+  held_by_open(node_id)
+  forget_artifacts(node_id)
+  withdraw_cpu_config(node_id)
+  redis.call('PEXPIRE', node_key(node_id, 'cpu_config'), KEPT_MS)
+  drop_row(node_id)
+  save_rows()
+  redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)
+  redis.call('ZADD', key('forgotten'), integer(now + settings.report_ttl_ms), node_id)
+end
+return { 'repaired' }
