@@ -240,8 +240,8 @@ _PROCESS = (
     Key("log_format", choice(LogFormat), _logging.format, "`auto`: console on a terminal, JSON elsewhere.",
         "--log-format", ("SCHEDULER_LOG_FORMAT", "LOG_FORMAT")),
     Key("logging.calls_per_second", integer(0, 1_000_000), _logging.calls_per_second,
-        "Of placements, refusals, confirms, cancels and assignments at most so many lines a second each at level info; "
-        "the next line says how many were left out. `debug` shows them all."),
+        "Of placements, refusals, confirms, cancels, assignments and doubtful heartbeats at most so many lines a "
+        "second each keep their level; the next one says how many were left out. `debug` shows them all."),
     Key("tracing.enabled", boolean(), _tracing.enabled,
         "Whether spans of requests and of calls of the ledger are exported; needs the extra `otel`."),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NodeNotListed
+from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_endpoint, clean_id, clean_optional_id, refuse, required
@@ -22,8 +23,9 @@ log = get_logger("scheduler.nodes")
 
 
 class NodeService:
-    def __init__(self, store: NodeStore, metrics: Metrics, cpu_configs: CpuConfigs) -> None:
+    def __init__(self, store: NodeStore, metrics: Metrics, cpu_configs: CpuConfigs, calls: CallLog) -> None:
         self._store = store
+        self._calls = calls
         self._metrics = metrics
         self._cpu_configs = cpu_configs
 
@@ -72,17 +74,18 @@ class NodeService:
                     )
                     result = replace(result, cpu_config_json=template)
         except NodeNotListed:
-            log.warning("heartbeat of a node that is not listed", node_id=heartbeat.node_id)
+            self._calls.warning(log, "heartbeat of a node that is not listed", node_id=heartbeat.node_id)
             raise
         if result.contested:
-            log.warning(
+            self._calls.warning(
+                log,
                 "listed sandboxes are kept by other nodes",
                 node_id=heartbeat.node_id,
                 sandbox_ids=result.contested[:10],
                 count=len(result.contested),
             )
         if result.stale:
-            log.info("stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
+            self._calls.info(log, "stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
         else:
             log.debug("heartbeat", node_id=heartbeat.node_id, generation=result.generation)
         return result

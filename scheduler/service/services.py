@@ -58,7 +58,7 @@ def build_services(
     readiness = ReadinessService(ledger, metrics)
     return Services(
         placement=PlacementService(ledger.placements, metrics, calls),
-        nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs)),
+        nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs), calls),
         reservations=ReservationService(ledger.reservations, metrics, calls),
         bindings=BindingService(ledger.bindings, metrics, calls),
         templates=TemplateService(ledger.templates, metrics),

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]  # generated without annotations
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
     """OpenTelemetry's own service, keeping what it is sent."""
 
     def __init__(self) -> None:

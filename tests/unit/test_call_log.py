@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.domain.node import DiscoveryState
+from scheduler.domain.node import DiscoveryState, Heartbeat
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
+from scheduler.errors import NodeNotListed
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.service import build_services
@@ -67,6 +68,15 @@ async def test_a_placement_and_its_confirm_are_seen(per_second: int, level: str)
         await services.reservations.confirm(decision.reservation.reservation_id, "s1")
     assert [(line["event"], line["log_level"]) for line in lines] == [("placed", level), ("confirm", level)]
     assert lines[0]["reservation_id"] == decision.reservation.reservation_id
+
+
+async def test_nodes_that_are_not_listed_do_not_fill_the_log() -> None:
+    services = build_services(FakeLedger().as_ledger(), calls_logged_per_second=0)
+    with capture_logs() as lines:
+        for number in range(30):
+            with pytest.raises(NodeNotListed):
+                await services.nodes.heartbeat(Heartbeat(f"stranger-{number}", "i"))
+    assert levels(lines) == ["debug"] * 30
 
 
 async def test_settings_that_differ_are_told_once_for_every_change() -> None:
