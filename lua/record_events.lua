@@ -178,6 +178,8 @@ function handlers.delete(sandbox_id)
 end
 
 local function set_paused(sandbox_id, paused)
+  local account = account_of(node_id)
+  if account then account.pauses = 1 end
   local record = record_of(sandbox_id)
   if record and record.node_id == node_id then change_record(sandbox_id, record, { paused = paused }) end
 end

@@ -141,7 +141,8 @@ if not first and not hung_up and (digest == '' or string.sub(digest, 1, 2) == '0
     credit_growth(node_id, known, figures, digest ~= '', now)
   end)()
 end
-if first then account.entered, account.credit = -1, least_credit(node_id, account) end
+if first then account.entered, account.credit, account.pauses = -1, least_credit(node_id, account), 0 end
+if figures.paused_sandbox_count > 0 then account.pauses = 1 end
 if tells_roster and not sliced then count_entered(node_id, account, figures, #added - #contested) end
 if first then account.baseline_generation, account.unexplained = generation, 0 end
 if account.roster_whole == 1 then

@@ -9,12 +9,14 @@
 --   discount_*              what the load already holds of open reservations that have no name
 --   entered, credit         creates seen by counts (-1: this process has no roster installed yet), and how many of
 --                           them no ended reservation has taken
+--   shown, counts, fails    creates that the last counted report shows, its successes and fails, its fails
+--   pauses                  1: this process has paused a sandbox, so what starts may be a resume
 --   forks_*, ends_new       forks told, and named reservations ended, that a report may not have shown yet
 --   counted_*               reservations settled by counts, which may own a listed id
 local ACCOUNT = {
   'roster_whole', 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
   'deleted_memory', 'baseline_generation', 'baseline_cpu', 'baseline_memory', 'discount_cpu', 'discount_memory',
-  'discount_count', 'entered', 'credit', 'forks_new', 'forks_old', 'ends_new', 'counted_new', 'counted_old',
+  'discount_count', 'entered', 'credit', 'shown', 'counts', 'fails', 'pauses', 'forks_new', 'forks_old', 'ends_new', 'counted_new', 'counted_old',
   'doubts_until_ms',
 }
 local REPORTED = {

@@ -10,15 +10,22 @@ local function least_credit(node_id, account)
 end
 
 -- `listed`: how many ids this report newly lists. Only for a report whose roster is installed whole: the roster after
--- another one would count again what the counters of that one show.
+-- another one would count again what the counters of that one show. What came and went between two reports shows in
+-- counters and `starting` alone, and so does a resume: of a process that pauses nothing it counts as far as that
+-- many creates have failed meanwhile, or two reports in a row show it.
 local function count_entered(node_id, account, figures, listed)
-  local counted = figures.create_successes + figures.create_fails
+  local counts, fails = figures.create_successes + figures.create_fails, figures.create_fails
+  local starting = counts + figures.sandbox_starting_count
+  local grown, failed = counts - account.counts, fails - account.fails
+  account.counts, account.fails = counts, fails
   if account.entered < 0 then
-    account.entered = counted + figures.sandbox_starting_count
+    account.entered, account.shown = starting, starting
     account.credit = least_credit(node_id, account)
     return
   end
-  local entered = math.max(account.entered + listed, counted)
+  local sure, again = math.max(account.entered + listed, counts), account.shown + listed
+  account.shown = math.min(starting, math.max(again, sure + grown))
+  local entered = account.pauses == 1 and sure or math.max(sure, math.min(account.shown, math.max(again, sure + failed)))
   local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
   local credit = account.credit + entered - account.entered
   account.credit = math.max(least_credit(node_id, account), math.min(credit, open))

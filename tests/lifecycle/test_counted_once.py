@@ -188,6 +188,51 @@ async def test_when_all_have_entered_all_are_settled(cluster: Cluster) -> None:
     assert [await cluster.ending(each) for each in reservations] == [("settled", "counters")] * 3
 
 
+async def test_a_boot_that_failed_between_two_reports_has_entered_while_others_boot(cluster: Cluster) -> None:
+    await cluster.add()
+    for cpu_count in (1, 2, 4):
+        await place(cluster, cpu_count, **HEARTBEAT)
+    await running(cluster, {"s1": 1, "s2": 2}, sandbox_starting_count=2, create_fails=1)
+    assert await cluster.pending() == NOTHING
+
+
+async def test_one_that_came_and_went_between_two_reports_has_entered_by_the_next(cluster: Cluster) -> None:
+    await cluster.add()
+    for cpu_count in (1, 2, 4):
+        await place(cluster, cpu_count, **HEARTBEAT)
+    booting = {"s1": 1, "s2": 2}
+    await running(cluster, booting, sandbox_starting_count=2, create_successes=1)
+    assert await cluster.pending() == (4, 2048, 1)
+    await running(cluster, booting, sandbox_starting_count=2, create_successes=1)
+    assert await cluster.pending() == NOTHING
+
+
+async def test_a_resume_that_nobody_told_of_is_no_entry(cluster: Cluster) -> None:
+    await cluster.add()
+    await place(cluster, 1, **HEARTBEAT)
+    await running(cluster, {"s1": 1}, create_successes=1)
+    await place(cluster, 2, **HEARTBEAT)
+    for _ in range(3):
+        await running(cluster, {"s1": 1}, sandbox_starting_count=1)
+    assert await cluster.pending() == (2, 2048, 1)
+
+
+@pytest.mark.parametrize("told", ["report", "event"])
+async def test_of_a_process_that_pauses_what_starts_is_no_entry(cluster: Cluster, told: str) -> None:
+    await cluster.add()
+    await place(cluster, 1, **HEARTBEAT)
+    await running(cluster, {"s1": 1}, create_successes=1)
+    if told == "event":
+        await cluster.tell("a", event("pause", "s1"))
+    else:
+        await running(cluster, {"s1": 1}, paused_sandbox_count=1)
+    for cpu_count in (2, 4):
+        await place(cluster, cpu_count, **HEARTBEAT)
+    # s1 resumes and s2 boots. What has failed may have been listed, so that nothing but s2 has surely entered.
+    await running(cluster, {"s1": 1, "s2": 2}, paused_sandbox_count=0, sandbox_starting_count=2, create_fails=1)
+    assert await cluster.pending() == (4, 2048, 1)
+
+
 async def test_an_open_explicit_reservation_takes_one_entry(cluster: Cluster) -> None:
     await cluster.add()
     await place(cluster, 2)

@@ -128,7 +128,8 @@ class Follower:
             memory_total_bytes=CPUS * MEMORY_MB_EACH * MIB,
             allocated_cpu=cpu,
             allocated_memory_bytes=memory_mb * MIB,
-            sandbox_count=len(report.roster) + 1 - report.starting,
+            sandbox_count=len(report.roster) + 1 - report.starting - report.paused,
+            paused_sandbox_count=report.paused,
             sandbox_starting_count=report.starting,
             create_successes=report.successes,
             create_fails=report.fails,
@@ -157,8 +158,11 @@ class Follower:
             self.model = reports.created(self.model, NEXT, sandbox_id, size, self.clock.now_ms)
         elif kind == "delete":
             self.model = reports.deleted(self.model, NEXT, sandbox_id)
-        else:
+        elif kind == "fork":
             self.model = reports.forked(self.model, sandbox_id, size)
+        else:
+            told = reports.paused if kind == "pause" else reports.resumed
+            self.model = told(self.model, sandbox_id)
 
     # What must be equal
 

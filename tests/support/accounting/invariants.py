@@ -151,8 +151,10 @@ def _doubtful(features: Features, world: World) -> bool:
 def _not_let_go(features: Features, rules: Rules, world: World) -> str | None:
     """Once every create has ended or runs, callers have spoken, and two reports have come: nothing is held.
     What nobody spoke of is held to its deadline, and four reports long where an end stays in doubt."""
-    if world.air or world.events or ASKED in world.phases or BOOTING in world.phases:
+    if world.air or world.events or ASKED in world.phases:
         return None
+    if BOOTING in world.phases:
+        return _held_while_others_boot(features, rules, world)
     if DROPPED in world.phases and any(r.state == PENDING for r in world.ledger.reservations):
         return _held_after(features, rules, _after_deadlines(world), 5)
     if any(r.state == PENDING and not _enters(world, i) for i, r in enumerate(world.ledger.reservations)):
@@ -163,6 +165,22 @@ def _not_let_go(features: Features, rules: Rules, world: World) -> str | None:
     # Counters say nothing of what a replaced process has started: it is held to its deadline.
     doubts = doubts or world.process > 1 or world.fork != UNASKED
     return _held_after(features, rules, _after_deadlines(world) if doubts else world, 5 if doubts else 2)
+
+
+def _held_while_others_boot(features: Features, rules: Rules, world: World) -> str | None:
+    """What failed before a report listed it is not held until the others have booted, where nothing pauses."""
+    ledger = world.ledger
+    silent = set(features.lifecycles) == {HEARTBEAT} and not features.named and not features.assigned
+    plain = world.process == 1 and world.fork == UNASKED and DROPPED not in world.phases and not ledger.pauses
+    if (
+        not silent
+        or not plain
+        or world.paused
+        or world.resuming
+        or any(r.doubt or r.sandbox for r in ledger.reservations)
+    ):
+        return None
+    return _held_after(features, rules, world, 2)
 
 
 def _enters(world: World, index: int) -> bool:

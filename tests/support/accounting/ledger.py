@@ -68,6 +68,9 @@ class Ledger(NamedTuple):
     entered: int = 0
     credit: int = 0
     successes: int = 0
+    fails: int = 0
+    shown: int = 0
+    pauses: bool = False  # this process has paused a sandbox
     recent_forks: int = 0  # told since the last report that proves something
     baseline: frozenset[str] = frozenset()
     baseline_load: Size = ()
@@ -151,8 +154,9 @@ def doubted(ledger: Ledger) -> int:
 
 
 def available(ledger: Ledger) -> int:
-    """How many of the unnamed heartbeat reservations have surely entered the node."""
-    others = sum(1 for r in ledger.reservations if r.open and not (r.unnamed and r.older and r.lifecycle == HEARTBEAT))
+    """How many of the unnamed heartbeat reservations have surely entered the node. What was made after the last report
+    is no part of its credit."""
+    others = sum(1 for r in ledger.reservations if r.open and r.older and not (r.unnamed and r.lifecycle == HEARTBEAT))
     return ledger.credit - others
 
 

@@ -76,7 +76,7 @@ def _node(features: Features, world: World, index: int, phase: int) -> Iterator[
         if features.boots_fail:
             yield Step(f"{name} fails to boot", _phase(world, index, FAILED)._replace(fails=world.fails + 1))
     elif phase == RUNNING and features.ends:
-        ended = _phase(world, index, ENDED)._replace(paused=world.paused - {name})
+        ended = _phase(world, index, ENDED)._replace(paused=world.paused - {name}, resuming=world.resuming - {name})
         yield Step(f"{name} ends", _tell(features.delete_events, ended, "delete", name))
 
 
@@ -97,10 +97,15 @@ def _forks_and_pauses(features: Features, world: World) -> Iterator[Step]:
         return
     for index, phase in enumerate(world.phases):
         name = sandbox(index)
-        if phase == RUNNING and name in world.paused:
-            yield Step(f"{name} resumes", world._replace(paused=world.paused - {name}))
+        if phase == RUNNING and name in world.resuming:
+            yield Step(f"{name} runs again", world._replace(resuming=world.resuming - {name}))
+        elif phase == RUNNING and name in world.paused:
+            if world.ledger.pauses or not features.pauses_seen:
+                resumes = world._replace(paused=world.paused - {name}, resuming=world.resuming | {name})
+                yield Step(f"{name} resumes", _tell(features.pauses_told, resumes, "resume", name))
         elif phase == RUNNING:
-            yield Step(f"{name} is paused", world._replace(paused=world.paused | {name}))
+            paused = world._replace(paused=world.paused | {name})
+            yield Step(f"{name} is paused", _tell(features.pauses_told, paused, "pause", name))
 
 
 def _restart(features: Features, world: World) -> Step:
@@ -111,7 +116,7 @@ def _restart(features: Features, world: World) -> Step:
         return Step("the node's process is replaced; its sandboxes go on", fresh)
     phases = tuple({BOOTING: FAILED, RUNNING: ENDED}.get(phase, phase) for phase in world.phases)
     fork = ENDED if world.fork == RUNNING else world.fork
-    ended = fresh._replace(phases=phases, fork=fork, paused=frozenset())
+    ended = fresh._replace(phases=phases, fork=fork, paused=frozenset(), resuming=frozenset())
     return Step("the node's process is replaced; its sandboxes end", ended)
 
 
@@ -234,6 +239,8 @@ def told(report: reports.Report) -> str:
 def _events(features: Features, rules: Rules, world: World) -> Iterator[Step]:
     handlers: dict[str, Callable[[str], Ledger]] = {
         "create": lambda s: reports.created(world.ledger, rules, s, size_of(features, s), world.now),
+        "pause": lambda s: reports.paused(world.ledger, s),
+        "resume": lambda s: reports.resumed(world.ledger, s),
         "delete": lambda s: reports.deleted(world.ledger, rules, s),
         "fork": lambda s: reports.forked(world.ledger, s, size_of(features, s)),
     }

@@ -34,6 +34,7 @@ class Report(NamedTuple):
     starting: int = 0
     successes: int = 0
     fails: int = 0
+    paused: int = 0
     given_up: bool = False
     acknowledged: int = -1
 
@@ -65,22 +66,24 @@ def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger
         silent=False,
         generation=ledger.generation + 1,
         load=report.load,
+        pauses=ledger.pauses or report.paused > 0,
         reservations=tuple(r._replace(older=True) if r.open else r for r in ledger.reservations),
     )
     if rules.hang_up_proves_nothing and report.given_up:
         ledger = ledger._replace(whole=False)
         if rules.entries_need_a_roster:
             return ledger
-        return _count_entered(ledger, ledger, report._replace(roster=ledger.roster), first)
+        return _count_entered(ledger, rules, ledger, report._replace(roster=ledger.roster), first)
     first = first or not before.listed_once
-    ledger = ledger._replace(roster=report.roster, whole=True, listed_once=True, successes=report.successes)
+    ledger = ledger._replace(roster=report.roster, whole=True, listed_once=True)
     ledger = _settle_listed(ledger)
     for record in ledger.records:
         ledger = _judge(ledger, rules, before, record, report, now)
     if rules.counted == "entered":
-        ledger = _count_entered(ledger, before, report, first)
+        ledger = _count_entered(ledger, rules, before, report, first)
     elif not first:
         ledger = _count_growth(ledger, before, report)
+    ledger = ledger._replace(successes=report.successes, fails=report.fails)
     ledger = _clear_doubts(ledger, rules)._replace(recent_forks=0)
     return _set_baseline(ledger, first)
 
@@ -100,6 +103,7 @@ def _replace_instance(ledger: Ledger, report: Report) -> Ledger:
         listed_once=False,
         credit=0,
         entered=0,
+        pauses=False,
     )
 
 
@@ -147,20 +151,33 @@ def _is_gone(rules: Rules, before: Ledger, record: Record, report: Report, now: 
 # Callers that never confirm
 
 
-def _count_entered(ledger: Ledger, before: Ledger, report: Report, first: bool) -> Ledger:
+def _count_entered(ledger: Ledger, rules: Rules, before: Ledger, report: Report, first: bool) -> Ledger:
     if first:
-        return ledger._replace(entered=report.successes + report.fails + report.starting, credit=_lowest(ledger))
-    listed_now = len(report.roster - before.roster)
-    entered = max(ledger.entered + listed_now, report.successes + report.fails)
+        entered = report.successes + report.fails + report.starting
+        return ledger._replace(entered=entered, shown=entered, credit=_lowest(ledger))
+    entered, shown = _entered(ledger, rules, before, report)
     credit = ledger.credit + entered - ledger.entered
     still_open = sum(1 for r in ledger.reservations if r.open)
     credit = max(_lowest(ledger), min(credit, still_open))
-    ledger = ledger._replace(entered=entered, credit=credit)
+    ledger = ledger._replace(entered=entered, shown=shown, credit=credit)
     uncertain = waiting(ledger, HEARTBEAT)
     if uncertain and available(ledger) >= len(uncertain):
         for r in uncertain:
             ledger = end(ledger, r, SETTLED, "counters")
     return ledger
+
+
+def _entered(ledger: Ledger, rules: Rules, before: Ledger, report: Report) -> tuple[int, int]:
+    """How many creates have surely entered this process, and how many it shows."""
+    counts, listed_now = report.successes + report.fails, len(report.roster - before.roster)
+    sure = max(ledger.entered + listed_now, counts)
+    again = before.shown + listed_now
+    shown = min(counts + report.starting, max(again, sure + counts - before.successes - before.fails))
+    if rules.starting == "always":
+        return max(sure, counts + report.starting), shown
+    if rules.starting == "never" or ledger.pauses:
+        return sure, shown
+    return max(sure, min(shown, max(again, sure + report.fails - before.fails))), shown
 
 
 def _lowest(ledger: Ledger) -> int:
@@ -258,6 +275,14 @@ def deleted(ledger: Ledger, rules: Rules, sandbox: str) -> Ledger:
     if sandbox not in ledger.roster:
         ledger = ledger.drop_record(sandbox)
     return ledger._replace(deleted=ledger.deleted | {sandbox})
+
+
+def paused(ledger: Ledger, sandbox: str) -> Ledger:
+    return ledger._replace(paused=ledger.paused | {sandbox}, pauses=True)
+
+
+def resumed(ledger: Ledger, sandbox: str) -> Ledger:
+    return ledger._replace(paused=ledger.paused - {sandbox}, pauses=True)
 
 
 def forked(ledger: Ledger, sandbox: str, size: Size) -> Ledger:

@@ -30,9 +30,16 @@ Confirming callers (`explicit`):
 
 Callers that never confirm (`heartbeat`), from reports that list at least one id:
 
-    entered   =  max(entered before + ids newly listed, create_successes + create_fails); the first report of an
-                 instance starts it at create_successes + create_fails + starting. A resume passes through
-                 "starting", but lists no new id and raises neither counter, so it needs no rule.
+    counts    =  create_successes + create_fails
+    sure      =  max(entered before + ids newly listed, counts)
+    again     =  shown before + ids newly listed
+    shown     =  min(counts + starting, max(again, sure + growth of counts)); what no roster lists, because it came
+                 and went between two reports, shows in this alone
+    entered   =  max(sure, min(shown, max(again, sure + growth of create_fails))); the first report of an instance
+                 starts it and `shown` at counts + starting.
+                 A resume passes through "starting" and lists no new id. So a process that has paused a sandbox (a
+                 report or an event says so) is believed `sure` alone; of others, what "starting" shows counts as far as
+                 as many creates failed since the report before, or two reports in a row show it.
     credit   +=  growth of entered;  −= 1 for each reservation of either lifecycle that ends or is settled, and for
                  each fork event, unless the child is listed already and the credit is at its floor.
                  Only a report whose roster is installed counts: one without it, between two that have one, would have
@@ -41,7 +48,7 @@ Callers that never confirm (`heartbeat`), from reports that list at least one id
                  it; below, it speaks of creates that never entered. recent counts what ended otherwise than by
                  counters, and the forks that were told, since the report before (these may have entered after the
                  node sampled this one), and every end whose doubt has not begun to clear.
-    available =  credit − open reservations that are not in W of this lifecycle
+    available =  credit − open reservations made before the report that are not in W of this lifecycle
     counted   =  the `available` smallest of W;  when available ≥ |W| after a report, all of W are settled
 
     This is safe when a create begins before its deadline or never: the deadline must be longer than the longest
@@ -87,6 +94,7 @@ class Rules:
     delete_lowers: bool = True
     delete_remembered: bool = True
     entries_need_a_roster: bool = True
+    starting: str = "bounded"  # "never": what was never listed counts only once all others run; "always"; "bounded"
     replaced_stay_replaced: bool = True
     doubt: bool = True
     doubt_until_over: bool = True

@@ -33,6 +33,8 @@ class Features:
     fork: Size = ()
     fork_told: bool = False
     pauses: bool = False
+    pauses_told: bool = False  # by events as well; a report that is sampled meanwhile shows them anyway
+    pauses_seen: bool = True  # False: a process may resume what it has paused before anything tells of its first pause
     callers_give_up: bool = False
     deadlines: bool = False
     restart: str = ""  # "ends": the sandboxes die with their process; "keeps": they go on under the new one
@@ -66,6 +68,7 @@ class World(NamedTuple):
     fork_counted: int = 0  # the successes that count the child
     fork_misled: bool = False  # a report showed the child before anybody told of it
     paused: frozenset[str] = frozenset()
+    resuming: frozenset[str] = frozenset()
     process: int = 1
     sampled: int = 0
     process_sampled: int = 0
@@ -128,8 +131,9 @@ def sample(features: Features, world: World, sequence: int) -> Report:
         sequence=sequence if features.sequences else 0,
         roster=frozenset(live(world)),
         load=real_load(features, world),
-        starting=sum(phase == BOOTING for phase in world.phases),
+        starting=sum(phase == BOOTING for phase in world.phases) + len(world.resuming),
         successes=world.successes,
         fails=world.fails,
+        paused=len(world.paused),
         acknowledged=world.acknowledged,
     )
