@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest
-from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.errors import NoNodes, Overloaded, SchedulerError
 from scheduler.lab.clock import Agenda, Spread, always
 from scheduler.lab.fleet import Answer, Fleet, Outcome, SandboxOrder
@@ -25,6 +25,7 @@ class Ending(StrEnum):
     """How the ledger learns what became of a placement."""
 
     EXPLICIT = "explicit"
+    NAMED = "named"
     BOTH = "both"
     EVENTS = "events"
     COUNTERS = "counters"
@@ -32,7 +33,12 @@ class Ending(StrEnum):
     @property
     def told_by_id(self) -> bool:
         """The gateway confirms or cancels."""
-        return self in (Ending.EXPLICIT, Ending.BOTH)
+        return self in (Ending.EXPLICIT, Ending.NAMED, Ending.BOTH)
+
+    @property
+    def named_beforehand(self) -> bool:
+        """The gateway chooses the sandbox's id and says it when it schedules."""
+        return self is Ending.NAMED
 
     @property
     def sends_events(self) -> bool:
@@ -92,8 +98,10 @@ class Gateway:
         self._asked += 1
         sandbox_id = f"sandbox-{self._asked}"
         hint = Hint(HintKind.COLD_SANDBOX, size.cpu_count, size.memory_mb, images=("registry.invalid/app:1",))
+        name = sandbox_id if self._options.ending.named_beforehand else None
         try:
-            decision = await self._surface.schedule(ScheduleRequest(hint=hint, lifecycle=self._lifecycle))
+            request = ScheduleRequest(hint=hint, lifecycle=self._lifecycle, sandbox_id=name)
+            decision = await self._surface.schedule(request)
         except (NoNodes, Overloaded):
             self._judge.refused(size)
             return False
@@ -125,7 +133,8 @@ class Gateway:
                     if runs:
                         await self._surface.confirm(reservation_id, sandbox_id)
                     else:
-                        await self._surface.cancel(reservation_id, "the node could not create it")
+                        reason = "the node could not create it"
+                        await self._surface.cancel(reservation_id, reason, CancelCause.NODE_REFUSED)
                 except SchedulerError as failure:
                     call = "confirm" if runs else "cancel"
                     self.unexpected[f"{call}: {code_of(failure)}"] += 1

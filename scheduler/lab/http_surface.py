@@ -20,7 +20,7 @@ from scheduler.domain.node import (
     Pressure,
 )
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
-from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
+from scheduler.domain.reservation import CancelCause, Lifecycle, Reservation, ReservationState
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NoNodes, Overloaded, SchedulerError
 
@@ -59,6 +59,8 @@ class OverHttp:
         body: dict[str, Any] = {"lifecycle": request.lifecycle.value, "exclude_nodes": list(request.exclude_nodes)}
         if request.hint is not None:
             body["hint"] = _hint(request.hint)
+        if request.sandbox_id is not None:
+            body["sandbox_id"] = request.sandbox_id
         answer = await self._call("POST", "/v1/schedule", body)
         return Decision(
             node=NodeAddress(**answer["node"]),
@@ -71,8 +73,9 @@ class OverHttp:
     async def confirm(self, reservation_id: str, sandbox_id: str) -> None:
         await self._call("POST", f"/v1/reservations/{reservation_id}/confirm", {"sandbox_id": sandbox_id})
 
-    async def cancel(self, reservation_id: str, reason: str) -> None:
-        await self._call("POST", f"/v1/reservations/{reservation_id}/cancel", {"reason": reason})
+    async def cancel(self, reservation_id: str, reason: str, cause: CancelCause = CancelCause.CALLER) -> None:
+        body = {"reason": reason, "cause": cause.value}
+        await self._call("POST", f"/v1/reservations/{reservation_id}/cancel", body)
 
     async def nodes(self) -> tuple[Node, ...]:
         answer = await self._call("GET", "/v1/nodes", None)

@@ -1,8 +1,8 @@
 """Does the ledger believe what is true? A fleet with a truth of its own, and two stories that find out.
 
 One fleet, one workload, five ways to end a reservation: told by id (`explicit`), the same under a name given
-with the schedule (`named`), or with the nodes' sandbox events (`both`), learnt from the nodes' reports with those events to help (`events`), learnt from the
-reports alone (`counters`).
+with the schedule (`named`) or with the nodes' sandbox events (`both`), learnt from the nodes' reports with those
+events to help (`events`), learnt from the reports alone (`counters`).
 
 *Full*: a backlog is always waiting, so the ledger keeps the fleet as full as it believes it may while
 sandboxes boot, fail, fork and end. What it holds though it is free stays unused for ever so long.

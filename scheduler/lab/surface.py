@@ -11,6 +11,7 @@ from typing import Protocol
 
 from scheduler.domain.node import DiscoveryState, Heartbeat, Node, NodeAddress
 from scheduler.domain.placement import Decision, ScheduleRequest
+from scheduler.domain.reservation import CancelCause
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import SchedulerError
 from scheduler.service import Services
@@ -32,7 +33,7 @@ class Surface(Protocol):
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> None: ...
 
-    async def cancel(self, reservation_id: str, reason: str) -> None: ...
+    async def cancel(self, reservation_id: str, reason: str, cause: CancelCause = CancelCause.CALLER) -> None: ...
 
     async def nodes(self) -> tuple[Node, ...]: ...
 
@@ -64,8 +65,8 @@ class InProcess:
     async def confirm(self, reservation_id: str, sandbox_id: str) -> None:
         await self._services.reservations.confirm(reservation_id, sandbox_id)
 
-    async def cancel(self, reservation_id: str, reason: str) -> None:
-        await self._services.reservations.cancel(reservation_id, reason)
+    async def cancel(self, reservation_id: str, reason: str, cause: CancelCause = CancelCause.CALLER) -> None:
+        await self._services.reservations.cancel(reservation_id, reason, cause)
 
     async def nodes(self) -> tuple[Node, ...]:
         return await self._services.nodes.list()

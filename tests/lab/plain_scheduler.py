@@ -24,7 +24,7 @@ from scheduler.domain.node import (
     PendingTotals,
 )
 from scheduler.domain.placement import Decision, ScheduleRequest, Strategy
-from scheduler.domain.reservation import Reservation, ReservationState
+from scheduler.domain.reservation import CancelCause, Reservation, ReservationState
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NoNodes
 
@@ -118,7 +118,7 @@ class PlainScheduler:
         if sandbox_id in (self.last[held.node_id].sandbox_ids or ()):
             self._end(reservation_id)
 
-    async def cancel(self, reservation_id: str, reason: str) -> None:
+    async def cancel(self, reservation_id: str, reason: str, cause: CancelCause = CancelCause.CALLER) -> None:
         self.cancelled += 1
         self._end(reservation_id)
 

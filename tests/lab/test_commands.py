@@ -106,9 +106,9 @@ def test_lifecycle_tells_the_figures_of_every_ending() -> None:
     result = run("lifecycle", "--duration", "20s", "--forks", "0.1", "--restarts", "1", *SMALL_FLEET, "--json")
     assert result.exit_code == 0, result.output
     lifecycles = json.loads(result.stdout)["lifecycles"]
-    assert [each["ending"] for each in lifecycles] == ["explicit", "both", "events", "counters"]
+    assert [each["ending"] for each in lifecycles] == ["explicit", "named", "both", "events", "counters"]
     assert {"held_though_free", "given_twice", "over_by_forks", "refused_by_holding"} <= set(lifecycles[0])
-    assert [each["placeable"] for each in lifecycles] == [None] * 4
+    assert [each["placeable"] for each in lifecycles] == [None] * 5
 
 
 def test_lifecycle_of_a_burst_tells_how_many_were_placed_of_how_many() -> None:

@@ -76,6 +76,7 @@ async def test_only_the_endings_by_id_confirm_and_only_those_by_events_send_them
         did[ending] = (bool(scheduler.sandbox_of), bool(scheduler.events))
     assert did == {
         Ending.EXPLICIT: (True, False),
+        Ending.NAMED: (True, False),
         Ending.BOTH: (True, True),
         Ending.EVENTS: (False, True),
         Ending.COUNTERS: (False, False),

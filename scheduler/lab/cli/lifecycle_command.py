@@ -28,8 +28,8 @@ def lifecycle(
         str, typer.Option(help="full: a backlog always waits. burst: small creates at once, then large ones.")
     ] = "full",
     ending: Annotated[
-        str, typer.Option(metavar="A,B", help="How reservations end: explicit, both, events, counters.")
-    ] = "explicit,both,events,counters",
+        str, typer.Option(metavar="A,B", help="How reservations end: explicit, named, both, events, counters.")
+    ] = "explicit,named,both,events,counters",
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of 32 CPUs and 128 GiB.")] = 50,
     duration: Annotated[
         str, typer.Option(metavar="DURATION", help="Its first quarter, at most 1m, fills the fleet and is not judged.")
