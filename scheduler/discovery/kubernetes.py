@@ -79,6 +79,7 @@ class KubernetesDiscovery:
         self._written: DiscoveredNodes | None = None
         self._written_at = 0.0
         self._empty_since: float | None = None
+        self._failures = 0
         self.holds_lease = False
 
     async def run(self) -> None:
@@ -110,7 +111,13 @@ class KubernetesDiscovery:
         except SchedulerError as error:
             # Whether the lease still stands is not known, so nothing is taken for written.
             self.holds_lease, self._written = False, None
-            log.warning("discovered nodes not written", code=error.code, detail=error.detail)
+            self._failures += 1
+            if self._failures == 1:
+                log.warning("discovered nodes not written; trying again", code=error.code, detail=error.detail)
+        else:
+            if self._failures:
+                log.info("discovered nodes can be written again", failures=self._failures)
+            self._failures = 0
 
     def found(self) -> DiscoveredNodes | None:
         """What Kubernetes lists now; None before all lists were read once."""

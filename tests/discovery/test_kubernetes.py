@@ -8,12 +8,13 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.config import KubernetesSettings
 from scheduler.discovery.kubernetes import DiscoveryTimes, KubernetesDiscovery, in_cluster_client
 from scheduler.discovery.reflector import ReflectorTimes
 from scheduler.domain.node import NodeAddress
-from scheduler.errors import ConfigurationError
+from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger
 from tests.discovery.stub_api import PODS, SLICES, StubApi, endpoint, endpoint_slice, pod, served
@@ -288,3 +289,31 @@ def test_outside_of_a_cluster_the_reason_is_said(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigurationError, match="this is no pod"):
         in_cluster_client()
+
+
+async def test_a_ledger_that_is_away_is_told_once_and_once_more_when_it_is_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_nodes(cluster.api)
+    discovery, _ = await cluster.replica()
+    await cluster.lists(p1="active", p2="active")
+    hold, asked = cluster.ledger.leases.hold, 0
+
+    async def refuse(*_: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        raise StoreUnavailable("gone")
+
+    async def asked_often() -> bool:
+        return asked > 5
+
+    async def is_back() -> bool:
+        return bool(discovery.holds_lease)
+
+    with capture_logs() as lines:
+        monkeypatch.setattr(cluster.ledger.leases, "hold", refuse)
+        await eventually(asked_often)
+        monkeypatch.setattr(cluster.ledger.leases, "hold", hold)
+        await eventually(is_back)
+    told = [line["event"] for line in lines if line["event"].startswith("discovered nodes")]
+    assert told == ["discovered nodes not written; trying again", "discovered nodes can be written again"]
