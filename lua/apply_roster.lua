@@ -10,7 +10,8 @@
 -- ARGV[6]: contested_count  how many ids of earlier slices another node keeps
 -- ARGV[7]: added_count  how many of the following ids were added
 -- ARGV[8..]: sandbox_ids  the added, then those no longer listed; at most 500 of them
--- Reply: {'applied', roster_edits, more (1|0), contested id, …} | {'superseded'} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'applied', roster_edits, more (1|0), {changes of reservations}, contested id, …} | {'superseded'}
+--        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(ids in the slice + unnamed reservations of the node, at most 1,024)
 -- @include "include/keys"
@@ -19,11 +20,14 @@
 -- @include "include/settings"
 -- @include "include/install"
 -- @include "include/entered"
+-- @include "include/rebuilding"
 
 local settings, refused = read_settings()
 if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local node_id, node, digest = ARGV[2], node_key(ARGV[2]), ARGV[5]
 local known = as_table_of(node, 'generation', 'roster_edits', 'roster_digest', 'sequence', 'interval_ms', 'reports')
 if known.generation ~= ARGV[3] then return { 'superseded' } end
@@ -66,4 +70,4 @@ if digest ~= '' then
 end
 save_rows()
 close_clock(now)
-return { 'applied', edits, more and '1' or '0', unpack(contested) }
+return { 'applied', edits, more and '1' or '0', told_changes(), unpack(contested) }

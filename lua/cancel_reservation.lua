@@ -9,7 +9,7 @@
 -- ARGV[5]: cause  node_refused: the node answered that it would not create it, which counts against the node;
 --          caller: its create may still go on
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
---        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
+--        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -22,13 +22,15 @@
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local id, reason = ARGV[2], ARGV[3]
 local reservation = read_reservation(id)
 if not reservation then
   if ARGV[4] == '' then return missing(now) end
   redis.call('HSET', reservation_key(id), 'node_id', '', 'state', 'cancelled', 'lifecycle', 'explicit', 'cpu_count', 0,
     'memory_bytes', 0, 'created_at_ms', integer(now), 'expires_at_ms', integer(now + tonumber(ARGV[4])),
-    'finished_at_ms', integer(now), 'reason', reason, 'tombstone', 1)
+    'finished_at_ms', integer(now), 'reason', reason, 'tombstone', 1, 'revision', 1)
   redis.call('PEXPIRE', reservation_key(id), ARGV[4])
   redis.call('HINCRBY', key('stats'), 'tombstones', 1)
   return { 'ok', '0', '0', redis.call('HGETALL', reservation_key(id)) }

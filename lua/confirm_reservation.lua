@@ -5,8 +5,8 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: reservation_id
 -- ARGV[3]: sandbox_id
--- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
---        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'ok', replayed, orphaned, {reservation fields}, {changes of others}} | {'conflict', why, {reservation fields}}
+--        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -20,6 +20,8 @@
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local id, sandbox_id = ARGV[2], ARGV[3]
 local reservation = read_reservation(id)
 if not reservation then return missing(now) end
@@ -40,7 +42,7 @@ if reservation.state == 'cancelled' then return { 'conflict', 'cancelled', field
 if (told or named) and reservation.sandbox_id ~= sandbox_id then return { 'conflict', 'another sandbox was told', fields() } end
 if other and other.sandbox_told ~= '0' then return { 'conflict', 'told for another reservation', fields() } end
 if told and (reservation.state == 'confirmed' or reservation.state == 'settled') then
-  return { 'ok', '1', reservation.orphaned or '0', fields() }
+  return { 'ok', '1', reservation.orphaned or '0', fields(), told_changes() }
 end
 
 -- Write.
@@ -52,20 +54,20 @@ local orphaned = reservation.state == 'expired'
 local counts_again = orphaned or (misnamed and reservation.state == 'settled')
 if counts_again and given_up(reservation.node_id, now) then
   reservation.state = 'settled'
-  redis.call('HSET', reservation_key(id), 'state', 'settled', 'reason', 'node_removed', 'orphaned', orphaned and 1 or 0)
+  change_reservation(id, 'state', 'settled', 'reason', 'node_removed', 'orphaned', orphaned and 1 or 0)
 elseif counts_again then
   reopen(reservation, 'confirmed', deadline)
   if orphaned then
-    redis.call('HSET', reservation_key(id), 'orphaned', 1)
+    change_reservation(id, 'orphaned', 1)
     redis.call('HINCRBY', key('stats'), 'reservations_orphaned', 1)
     charge_again(reservation, read_budget())
   end
 elseif reservation.state == 'pending' then
   reservation.state = 'confirmed'
-  redis.call('HSET', reservation_key(id), 'state', 'confirmed', 'expires_at_ms', integer(deadline))
+  change_reservation(id, 'state', 'confirmed', 'expires_at_ms', integer(deadline))
   redis.call('ZADD', key('expiry'), integer(deadline), id)
 end
-redis.call('HSET', reservation_key(id), 'confirmed_at_ms', integer(now))
+change_reservation(id, 'confirmed_at_ms', integer(now))
 name_reservation(reservation, sandbox_id, true)
 local node_id = reservation.node_id
 local listed = is_listed(node_id, sandbox_id)
@@ -89,4 +91,5 @@ note_creation(reservation, now)
 redis.call('HINCRBY', key('stats'), 'reservations_confirmed', 1)
 save_rows()
 close_clock(now)
-return { 'ok', '0', orphaned and '1' or '0', fields() }
+leave_untold(id)
+return { 'ok', '0', orphaned and '1' or '0', fields(), told_changes() }

@@ -10,7 +10,11 @@
 -- ARGV[6]: rebuilding  '1': the ledger was lost or rolled back; what is missing may come back with the reports
 -- ARGV[7]: lost_with  the server process since which something told is missing: nodes known wait until they
 --          report, once for each such process; '' when nothing is known to be missing
--- ARGV[8..]: content  field, value, …
+-- ARGV[8]: rebuild_of  names this loss: nothing is decided until all who remember reservations have put them back;
+--          '' when nothing can be lost
+-- ARGV[9]: lease_ms  how long to wait for each of them
+-- ARGV[10]: members_count  how many of the following are replicas to wait for, beside those the ledger knows
+-- ARGV[11..]: content  members, then field, value, …
 -- Reply: {'unknown', what, found}: a ledger of another format ('converting': being brought to this one), or settings
 --        that stand against these and name what this version does not know; nothing was written
 --        {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
@@ -21,9 +25,12 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
+-- @include "include/gate"
 
 local now = open_clock(ARGV[1])
-local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with')
+local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with',
+  'rebuild_of')
+local content_starts = 11 + tonumber(ARGV[10])
 
 -- Others that gave a sign of life and have not outlived it.
 local function others_alive()
@@ -56,10 +63,21 @@ local format = not stored.epoch and unopened_format()
 if format then return { 'unknown', 'format', format } end
 if stored.epoch and refused and (status ~= 'written' or refused[2] == 'format') then return refused end
 
+if ARGV[8] ~= '' then
+  -- Before there are settings to decide by.
+  if ARGV[8] ~= stored.rebuild_of then redis.call('DEL', key('rebuild')) end
+  redis.call('HSET', KEYS[1], 'rebuild_of', ARGV[8])
+  wait_for({ unpack(ARGV, 11, content_starts - 1) }, now, tonumber(ARGV[9]))
+  wait_for(redis.call('ZRANGEBYSCORE', key('replicas'), '(' .. integer(now), '+inf'), now, tonumber(ARGV[9]))
+end
+
 if status == 'written' then
   -- One write for all of it, and only then what is no longer said: nothing is missing in between.
-  local values = { unpack(ARGV, 8) }
-  local kept = { rebuilding_until_ms = true, unheard_since_ms = true, lost_with = true, refresh_after = true }
+  local values = { unpack(ARGV, content_starts) }
+  local kept = {
+    rebuilding_until_ms = true, unheard_since_ms = true, lost_with = true, refresh_after = true, rebuild_of = true,
+    gated_until_ms = true,
+  }
   for _, value in ipairs({ 'format', FORMAT, 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
     values[#values + 1] = value
   end

@@ -5,7 +5,8 @@
 -- ARGV[2]: sandbox_id
 -- ARGV[3]: node_id
 -- ARGV[4]: endpoint
--- Reply: {'recorded'} | {'refused'} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'recorded', {changes of reservations}} | {'refused'}
+--        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(log bindings)
 -- @include "include/keys"
@@ -14,10 +15,13 @@
 -- @include "include/settings"
 -- @include "include/credit"
 -- @include "include/identity"
+-- @include "include/rebuilding"
 
-local _, refused = read_settings()
+local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local node = as_table_of(node_key(ARGV[3]), 'endpoint', 'discovery')
 if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~= 'lingering') then
   return { 'refused' }
@@ -29,8 +33,8 @@ bind(ARGV[3], ARGV[2], now, carried and {
   caller = reservation.caller or '', group_key = reservation.group_key or '',
 } or {})
 if carried and reservation.sandbox_told ~= '1' then
-  redis.call('HSET', reservation_key(reservation.reservation_id), 'sandbox_told', 1)
+  change_reservation(reservation.reservation_id, 'sandbox_told', 1)
 end
 save_rows()
 close_clock(now)
-return { 'recorded' }
+return { 'recorded', told_changes() }

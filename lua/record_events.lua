@@ -6,7 +6,8 @@
 -- ARGV[2]: node_id
 -- ARGV[3]: service_instance_id
 -- ARGV[4..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
--- Reply: {'counted', how many were new} | {'stale'}: of a process that another has replaced | {'unlisted'} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'counted', how many were new, {changes of reservations}} | {'stale'}: of a process that another has replaced
+--        {'unlisted'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(events + unnamed reservations of the node, at most 1,024 of them)
 -- @include "include/keys"
@@ -16,6 +17,7 @@
 -- @include "include/credit"
 -- @include "include/identity"
 -- @include "include/instances"
+-- @include "include/rebuilding"
 -- @include "include/learning"
 local UNNAMED_MAX = 1024
 local LEARN_MAX = 16
@@ -25,6 +27,8 @@ local REMEMBER_MAX = 10000
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local node_id = ARGV[2]
 local explained = node_key(node_id, 'explained')
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
@@ -90,7 +94,7 @@ local function confirming_of(cpu, memory)
   confirming = confirming or redis.call('HGETALL', node_key(node_id, 'unnamed'))
   local found = {}
   for index = 1, #confirming, 2 do
-    local own_cpu, own_memory = string.match(confirming[index + 1], '^e,%d+,(%d+),(%d+),')
+    local own_cpu, own_memory = string.match(confirming[index + 1], '^[eE],%d+,(%d+),(%d+),')
     if own_cpu and (own_cpu == '0' or tonumber(own_cpu) == cpu) and (own_memory == '0' or tonumber(own_memory) == memory) then
       found[#found + 1] = confirming[index]
     end
@@ -200,4 +204,4 @@ redis.call('ZREMRANGEBYRANK', explained, 0, -REMEMBER_MAX - 1)
 redis.call('PEXPIRE', explained, REMEMBER_MS)
 save_rows()
 close_clock(now)
-return { 'counted', integer(counted) }
+return { 'counted', integer(counted), told_changes() }

@@ -32,9 +32,10 @@
 -- ARGV[26]: create_fails
 -- ARGV[27]: reported_at_unix_ms  0: take the server's time
 -- ARGV[28..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
--- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0), contested id, …}
+-- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0),
+--        {changes of reservations}, contested id, …}
 --        {'stale', generation} | {'roster', roster_edits}: read the installed roster and call again
---        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found}
+--        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(difference + unnamed reservations of the node, at most 1,024), whatever the roster's size
 -- @include "include/keys"
@@ -50,6 +51,11 @@ local settings, refused = read_settings()
 if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
+if settings.gated_until_ms then
+  -- @include "include/rebuilding"
+  local gated = not_rebuilt(settings.gated_until_ms, now)
+  if gated then return gated end
+end
 -- What is due has ended before this report, and takes no credit of it.
 expire_due(now, EXPIRY_SLICE)
 save_rows()
@@ -215,5 +221,5 @@ local function template_due()
 end
 return {
   'accepted', integer(generation), sliced and '1' or '0', edits, template_due() and '1' or '0',
-  more and '1' or '0', unpack(contested),
+  more and '1' or '0', told_changes(), unpack(contested),
 }

@@ -5,7 +5,7 @@
 -- ARGV[2]: reservation_id
 -- ARGV[3]: ttl_ms  from now
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', state, {reservation fields}}
---        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
+--        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -18,6 +18,8 @@
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local id = ARGV[2]
 local reservation = read_reservation(id)
 if not reservation then return missing(now) end
@@ -31,7 +33,7 @@ if not reservation.ttl_ms then
   -- The original TTL says how long it stays readable, whatever deadlines follow.
   redis.call('HSET', reservation_key(id), 'ttl_ms', integer(reservation.expires_at_ms - reservation.created_at_ms))
 end
-redis.call('HSET', reservation_key(id), 'expires_at_ms', deadline)
+change_reservation(id, 'expires_at_ms', deadline)
 redis.call('ZADD', key('expiry'), deadline, id)
 close_clock(now)
 return { 'ok', '0', '0', redis.call('HGETALL', reservation_key(id)) }

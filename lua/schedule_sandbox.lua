@@ -23,6 +23,7 @@
 --        {'conflict', {reservation fields}} | {'taken', {reservation fields} | {}}: the sandbox id is another's
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
 --        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
+--        {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(log nodes); bounded slices of index, expiry and silence backlog, each answered with 'again'
 -- @include "include/keys"
@@ -37,6 +38,11 @@ if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
+if settings.gated_until_ms then
+  -- @include "include/rebuilding"
+  local gated = not_rebuilt(settings.gated_until_ms, now)
+  if gated then return gated end
+end
 local reservation_id = ARGV[2]
 local request = read_request(9)
 
@@ -99,7 +105,7 @@ local deadline = integer(now + ttl_ms)
 local lifecycle_letter = ARGV[4] == 'heartbeat' and 'h' or 'e'
 local fields = {
   'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu, 'memory_bytes', memory,
-  'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence,
+  'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1',
 }
 if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '1' end
 if ARGV[8] ~= '' then

@@ -2,7 +2,8 @@
 -- Guarantee: readers see all of the changes or none; an unchanged node is not touched.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report
+-- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report;
+--          so it is, whoever tells of them, while replicas put back what was lost
 -- ARGV[3]: listed_count  how many triplets follow
 -- ARGV[4..]: nodes  node_id, endpoint, active | lingering, …; then the ids to remove
 -- Reply: {'changed', count} | {'again'} | {'uninitialised'} | {'unknown', what, found}
@@ -14,6 +15,7 @@
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/discovery"
+-- @include "include/rebuilding"
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -21,7 +23,7 @@ read_binding_settings(settings)
 local now = open_clock(ARGV[1])
 local changed = 0
 local listed_end = 3 + 3 * tonumber(ARGV[3])
-local about = ARGV[2] == '1' and { waiting = '1' } or nil
+local about = (ARGV[2] == '1' or not_rebuilt(settings.gated_until_ms, now)) and { waiting = '1' } or nil
 
 local settled = 0
 for index = 4, listed_end, 3 do

@@ -11,7 +11,6 @@
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/discovery"
--- @include "include/credit"
 -- @include "include/identity"
 local SLICE = 256
 local BINDING_SLICE = 500

@@ -4,7 +4,8 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
 -- ARGV[3]: service_instance_id
--- Reply: {'unregistered'} | {'mismatch', reporting instance} | {'again'} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'unregistered'} | {'mismatch', reporting instance} | {'again'}
+--        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
 -- Cost: O(1) plus slices of 500 bindings
 -- @include "include/keys"
@@ -13,11 +14,14 @@
 -- @include "include/settings"
 -- @include "include/discovery"
 -- @include "include/bindings"
+-- @include "include/rebuilding"
 local SLICE = 500
 
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
+local gated = not_rebuilt(settings.gated_until_ms, now)
+if gated then return gated end
 local node_id = ARGV[2]
 local node = node_key(node_id)
 local known = as_table_of(node_key(node_id), 'service_instance_id', 'endpoint', 'discovery', 'self_registered', 'last_seen_ms')

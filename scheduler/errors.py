@@ -24,6 +24,7 @@
     │   └── StoreUnusable         store_unavailable  reached, but not fit: too old, read-only, no password
     │       └── CommandsWithheld  store_unavailable  its ACL withholds a command that scripts need
     ├── NotRebuilt                not_rebuilt        the ledger was lost and is being rebuilt
+    │   └── PuttingBack           not_rebuilt        replicas still put back what they remember; nothing is decided
     ├── DeadlineExceeded          deadline_exceeded
     └── ScriptError               internal           a script and its caller disagree: a defect of ours
 
@@ -174,6 +175,10 @@ class CommandsWithheld(StoreUnusable):
 
 class NotRebuilt(SchedulerError):
     code = "not_rebuilt"
+
+
+class PuttingBack(NotRebuilt):
+    """Replicas still put back what they remember; nothing is decided before that."""
 
 
 class DeadlineExceeded(SchedulerError):

@@ -4,6 +4,7 @@ local WALK_MAX = 1024
 local CREDITED_SLICE = 256
 local OPEN_FIELDS = {
   'state', 'lifecycle', 'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count', 'sequence', 'sandbox_id',
+  'restored',
 }
 
 -- The node's open reservations, oldest first, with what counters need to know of each.
@@ -18,7 +19,7 @@ local function open_reservations(node_id, before)
       open[#open + 1] = {
         reservation_id = id, node_id = node_id, state = found[1], lifecycle = found[2], cpu = cpu, memory = memory,
         held_cpu = tonumber(found[5] or cpu), held_memory = tonumber(found[6] or memory),
-        held_count = tonumber(found[7] or 1), sequence = found[8], sandbox_id = found[9] or nil,
+        held_count = tonumber(found[7] or 1), sequence = found[8], sandbox_id = found[9] or nil, restored = found[10],
       }
     end
   end
@@ -53,14 +54,16 @@ local function acknowledge(reservation, credit)
 end
 
 -- Walks the open reservations once. `by_roster`: the node's reports name its sandboxes, so a
--- confirmed reservation is told by id and counters say nothing of it.
+-- confirmed reservation is told by id and counters say nothing of it. One that was put back after a loss may have
+-- entered the node's counters before its first report: it is held until it is told or due.
 local function apply_credit(node_id, credit, generation, by_roster, now)
   if credit.count <= 0 and credit.cpu <= 0 and credit.memory <= 0 then return end
   -- More than one call may read: what the others explain is not known, so nobody is credited.
   if redis.call('ZCARD', node_key(node_id, 'reservations')) > WALK_MAX then return end
   local open, creditable = open_reservations(node_id, generation), {}
   for _, reservation in ipairs(open) do
-    if reservation.lifecycle == 'heartbeat' or (reservation.state == 'confirmed' and not by_roster) then
+    local counted = reservation.lifecycle == 'heartbeat' or (reservation.state == 'confirmed' and not by_roster)
+    if counted and not reservation.restored then
       creditable[#creditable + 1] = reservation
     else
       reduce_credit(credit, reservation.cpu, reservation.memory)

@@ -1,7 +1,8 @@
 -- @include "include/account"
 -- What a node's observed load already holds of the reservations that are open, have no name, and were made
 -- before the last report. Never too much: where the report leaves it open, the smallest.
---   node:<id>:unnamed   open reservation without a sandbox → 'lifecycle,sequence,cpu,memory,count', as held
+--   node:<id>:unnamed   open reservation without a sandbox → 'lifecycle,sequence,cpu,memory,count', as held;
+--                       a capital: put back after a loss, so it may be in the baseline, and is held in full
 --   node:<id>:doubts    reservation that ended without a told name and may still own a listed id
 local UNNAMED_MAX = 1024
 local dirty_accounts = {}
@@ -11,6 +12,7 @@ local function weigh_again(node_id) dirty_accounts[node_id] = true end
 
 local function note_unnamed(reservation, cpu, memory, count)
   local letter = reservation.lifecycle == 'heartbeat' and 'h' or 'e'
+  if reservation.restored then letter = string.upper(letter) end
   redis.call('HSET', node_key(reservation.node_id, 'unnamed'), reservation.reservation_id,
     string.format('%s,%d,%d,%d,%d', letter, reservation.sequence, cpu, memory, count))
 end
@@ -23,7 +25,7 @@ local function read_unnamed(node_id, generation)
   local flat = redis.call('HGETALL', hash)
   for index = 2, #flat, 2 do
     local letter, sequence, cpu, memory, count = string.match(flat[index], '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    if tonumber(sequence) < generation then
+    if found[letter] and tonumber(sequence) < generation then
       table.insert(found[letter], {
         id = flat[index - 1], cpu = tonumber(cpu), memory = tonumber(memory), count = tonumber(count),
       })

@@ -21,7 +21,7 @@ local function name_reservation(reservation, sandbox_id, told)
   weigh_again(node_id)
   redis.call('HDEL', node_key(node_id, 'unnamed'), id)
   reservation.sandbox_id, reservation.sandbox_told = sandbox_id, told and '1' or '0'
-  redis.call('HSET', reservation_key(id), 'sandbox_id', sandbox_id, 'sandbox_told', reservation.sandbox_told)
+  change_reservation(id, 'sandbox_id', sandbox_id, 'sandbox_told', reservation.sandbox_told)
   redis.call('ZREM', node_key(node_id, 'acknowledged'), id)
   if reservation.state == 'settled' then
     redis.call('SET', key('sandbox:' .. sandbox_id), id, 'PX', integer(readable_for(reservation)))
@@ -39,6 +39,7 @@ local function drop_name(reservation)
     drop_claim(reservation.node_id, sandbox_id)
   end
   redis.call('HDEL', reservation_key(reservation.reservation_id), 'sandbox_id', 'sandbox_told')
+  change_reservation(reservation.reservation_id)
   reservation.sandbox_id, reservation.sandbox_told = nil, nil
   if reservation.state == 'pending' or reservation.state == 'confirmed' then note_unnamed(reservation, held_by(reservation)) end
 end
@@ -56,7 +57,7 @@ local function reopen(reservation, state, expires_at_ms)
   save_rows()
   if not reservation.sandbox_id then note_unnamed(reservation, cpu, memory, 1) end
   reservation.state, reservation.expires_at_ms = state, integer(expires_at_ms)
-  redis.call('HSET', reservation_key(id), 'state', state, 'expires_at_ms', integer(expires_at_ms))
+  change_reservation(id, 'state', state, 'expires_at_ms', integer(expires_at_ms))
   redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count',
     'report_generation')
   redis.call('PERSIST', reservation_key(id))

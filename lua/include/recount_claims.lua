@@ -4,7 +4,7 @@
 
 local function about_reservation(id)
   return as_table_of(reservation_key(id), 'node_id', 'state', 'reason', 'sandbox_id', 'cpu_count', 'memory_bytes',
-    'held_cpu', 'held_memory', 'held_count', 'lifecycle', 'sequence')
+    'held_cpu', 'held_memory', 'held_count', 'lifecycle', 'sequence', 'restored')
 end
 
 -- What the node's open reservations hold together: CPUs, bytes, sandboxes; those without a sandbox as `unnamed` has them.
@@ -20,7 +20,8 @@ local function recount_open(node_id, subject)
       cpu, memory, count = cpu + held_cpu, memory + held_memory, count + held_count
       local sandbox_id = reservation.sandbox_id
       if not sandbox_id then
-        nameless[id] = string.format('%s,%s,%d,%d,%d', reservation.lifecycle == 'heartbeat' and 'h' or 'e',
+        local letter = reservation.lifecycle == 'heartbeat' and 'h' or 'e'
+        nameless[id] = string.format('%s,%s,%d,%d,%d', reservation.restored and string.upper(letter) or letter,
           reservation.sequence or 'none', held_cpu, held_memory, held_count)
       end
       if sandbox_id and redis.call('HGET', node_key(node_id, 'claims'), sandbox_id) ~= id then

@@ -1,6 +1,7 @@
 -- @include "include/holding"
 -- @include "include/doubts"
 -- @include "include/records"
+-- @include "include/revisions"
 -- @include "include/groups"
 -- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
@@ -65,7 +66,7 @@ local function finish_reservation(reservation, state, reason, now)
   if not reservation.sandbox_id then redis.call('HDEL', node_key(node_id, 'unnamed'), id) end
   doubt_end(reservation, state, reason)
   reservation.state, reservation.reason, reservation.finished_at_ms = state, reason, integer(now)
-  redis.call('HSET', reservation_key(id), 'state', state, 'reason', reason, 'finished_at_ms', integer(now),
+  change_reservation(id, 'state', state, 'reason', reason, 'finished_at_ms', integer(now),
     'held_cpu', 0, 'held_memory', 0, 'held_count', 0)
   if report_generation then redis.call('HSET', reservation_key(id), 'report_generation', report_generation) end
   redis.call('PEXPIRE', reservation_key(id), integer(retention + RETENTION_MS))
@@ -101,6 +102,7 @@ local function expire_reservation(reservation, now)
   else
     finish_reservation(reservation, 'expired', 'deadline', now)
   end
+  leave_untold(reservation.reservation_id)
 end
 
 -- Ends a reservation that time has ended, swept or not: by its deadline, or with its node, whichever

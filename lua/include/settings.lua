@@ -10,7 +10,7 @@ local FORMAT = '2'
 local function read_settings()
   local found = redis.call('HMGET', KEYS[1], 'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms',
     'placement_reservation_ttl_ms', 'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after',
-    'limited')
+    'limited', 'gated_until_ms')
   local format, strategy, admission, placement = found[1], found[2], found[3], found[4]
   if format ~= FORMAT then
     if not format and not strategy then return nil, { 'uninitialised' } end
@@ -35,6 +35,7 @@ local function read_settings()
     refresh_after = found[10] or nil,
     -- Whether a limit counts what is pending: known to be none only when the settings say so.
     limited = found[11] ~= '0',
+    gated_until_ms = found[12] or nil,
   }
 end
 

@@ -96,6 +96,7 @@ STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
         retry_after_seconds=5,
     ),
     errors.NotRebuilt: Status(503, grpc.StatusCode.UNAVAILABLE, "Not rebuilt yet", retry_after_seconds=5),
+    errors.PuttingBack: Status(503, grpc.StatusCode.UNAVAILABLE, "Not rebuilt yet", retry_after_seconds=1),
     errors.DeadlineExceeded: Status(504, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded"),
 }
 

@@ -79,6 +79,7 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             query_only=values["query_only"],
             drain_ms=values["shutdown.drain"],
             grace_ms=values["shutdown.grace"],
+            remember=values["rebuild.remember"],
         ),
         hints=HintSettings(lenient=values["hints.lenient"]),
     )

@@ -160,12 +160,14 @@ class ReplicaSettings:
     """The life of one process. `replica_id` None: made from the host name, the process id and chance.
 
     `drain_ms`: how long a stopping replica still answers after it has said that it is not ready.
-    `grace_ms`: how long what is in flight may take after that."""
+    `grace_ms`: how long what is in flight may take after that. `remember`: reservations, at most, that it could put
+    back into a lost ledger."""
 
     replica_id: str | None = None
     query_only: bool = False
     drain_ms: int = 1_000
     grace_ms: int = 10_000
+    remember: int = 200_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,8 @@ _LEDGER = (
         "Whether the server's certificate must name the host."),
     Key("durability.wait_replicas", integer(0, 100), _store.wait_replicas,
         "Redis replicas that must have a promise before it is answered; 0 = none."),
+    Key("rebuild.remember", integer(0, 10_000_000), _replica.remember,
+        "Reservations a replica remembers, to put them back into a ledger that lost them; about 500 bytes each."),
     Key("compat.upstream_bindings", boolean(), _store.upstream_bindings,
         "Also write bindings under AgentENV's own keys. Not possible on a Redis Cluster."),
     Key("compat.limits", choice(Limits), _ledger.limits,

@@ -51,7 +51,7 @@ _KINDS = (
     *(KeyKind(name, "zset") for name in ("avoided", "avoided_ready", "avoided_last_resort", "avoided_until")),
     *(KeyKind(name, "list") for name in ("journal", "artifact_leftovers")),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
-    KeyKind("conversion", "hash"),
+    *(KeyKind(name, "hash") for name in ("conversion", "rebuild")),
     KeyKind("node:{}", "hash", Bound.NODE),
     KeyKind("node:{}:cpu_config", "hash", Bound.NODE),
     KeyKind("node:{}:explained", "zset", Bound.TTL),

@@ -153,6 +153,19 @@ class Metrics:
             "1 while this replica's settings are not the ledger's",
             registry=registry,
         )
+        self._remembered = Gauge(
+            "agentenv_scheduler_rebuild_remembered",
+            "Reservations this replica could put back into a lost ledger",
+            registry=registry,
+        )
+        self._not_remembered = counters(
+            "agentenv_scheduler_rebuild_not_remembered_total",
+            "Reservations that this replica could not put back: `full` beyond rebuild.remember, `untold` beyond what "
+            "one reply tells",
+            ("why",),
+        )
+        for why in ("full", "untold"):
+            self._not_remembered[(why,)].inc(0)
         self._in_flight = Gauge("agentenv_scheduler_http_in_flight", "HTTP requests being answered", registry=registry)
         self._shed = counter("agentenv_scheduler_http_shed_total", "HTTP requests refused early under load")
         self._build = Gauge(
@@ -210,6 +223,13 @@ class Metrics:
 
     def count_shed(self) -> None:
         self._shed.inc()
+
+    def show_remembered(self, remembered: int) -> None:
+        self._remembered.set(remembered)
+
+    def count_not_remembered(self, why: str, count: int) -> None:
+        """`why`: full or untold."""
+        self._not_remembered[(why,)].inc(count)
 
     def set_in_flight(self, count: int) -> None:
         self._in_flight.set(count)

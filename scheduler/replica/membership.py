@@ -5,7 +5,8 @@
       └── conflict: other replicas run on other settings of the same revision; ask again
 
 No decision needs any of it: scripts read the ledger's settings. It is what makes an empty ledger
-one, and a lost one whole again.
+one, and a lost one whole again: who recovers puts back nodes, templates and the reservations it remembers, and until
+every replica has done so (or was silent for SIGN_OF_LIFE_TTL_MS) the scripts decide nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import Conflict, NotFound, StoreUnusable
 from scheduler.observability.logging import get_logger
+from scheduler.store.server import ServerIdentity
+from scheduler.store.settings import Loss
 
 if TYPE_CHECKING:
     from scheduler.service import Services
@@ -37,11 +40,14 @@ _SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes and templates takes at most
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which ledger this is. `epoch` is new when it was made anew; `server_run` when another process
-    serves it, which may lack the last moments. None on the embedded ledger, which is this process."""
+    """Which ledger this is. `epoch` is new when it was made anew; `server` when another process or another history
+    goes on with it, which may lack the last moments."""
 
     epoch: str
-    server_run: str | None
+    server: ServerIdentity
+
+    def is_same(self, other: Identity) -> bool:
+        return self.epoch == other.epoch and self.server.is_same(other.server)
 
 
 class Membership:
@@ -63,6 +69,10 @@ class Membership:
         self._identity: Identity | None = None
         self._signs: LedgerSigns | None = None
         self._recovering = False
+        self._known: Identity | None = None  # the last one agreed with, also while recovering
+        self._members: tuple[str, ...] = ()  # as the ledger told last
+        self._waited_for: tuple[str, ...] = ()  # after the last loss; some may not have found their way back yet
+        self._waited_for_until = 0.0
         self._discovered: Mapping[str, tuple[str, DiscoveryState]] = {}
         self._declared: Mapping[str, Template] = {}
         self._remember_after = 0.0
@@ -79,11 +89,14 @@ class Membership:
                     await self._look(self._identity)
                 if self._identity is None:
                     await self._join()
+                else:
+                    self._ledger.client.guard.reassure()
             except StoreUnusable as error:
                 self._services.readiness.note_unusable(error)
                 raise
             self._services.readiness.note_usable()
             self._ledger.client.writes_refused = None  # a sign of life was written
+        self._tend_memory()
 
     async def remember_discovery(self) -> None:
         """Keep what discovery lists and which templates were declared, so that a ledger that lost them can
@@ -94,7 +107,8 @@ class Membership:
         told = dict(self._ledger.nodes.told)
         nodes, declared = await self._ledger.nodes.list(), await self._declared_templates()
         # What was just read may already be the remains of a lost ledger; then the memory is the better one.
-        if await self._identify() == identity:
+        found = await self._identify()
+        if found is not None and found.is_same(identity):
             discovered = {node.node_id: (node.endpoint, node.discovery) for node in nodes}
             if discovered != self._discovered:
                 log.debug("discovery remembered", nodes=len(discovered))
@@ -112,19 +126,23 @@ class Membership:
 
     async def _look(self, known: Identity) -> None:
         signs = await self._ledger.settings.sign_of_life(self._replica_id, SIGN_OF_LIFE_TTL_MS)
-        found = Identity(signs.epoch, await self._server_run()) if signs else None
-        if found != known:
+        found = Identity(signs.epoch, await self._ledger.client.server_identity()) if signs else None
+        lacks = found is not None and await self._ledger.settings.lost_something()
+        if found is None or lacks or not found.is_same(known):
             log.warning(
                 "the ledger is not the one it was; putting back what this replica knows",
                 epoch_before=known.epoch,
                 epoch=found.epoch if found else None,
-                another_server=bool(found and found.server_run != known.server_run),
+                another_server=bool(found and not found.server.is_same(known.server)),
+                lacks_what_it_told=lacks,
             )
             self._identity, self._recovering = None, True
-        elif signs and self._signs and (signs.revision, signs.digest) != (self._signs.revision, self._signs.digest):
+            return
+        if signs and self._signs and (signs.revision, signs.digest) != (self._signs.revision, self._signs.digest):
             self._identity = None  # somebody wrote other settings: see what they mean for this replica
         if signs:
             self._notice_skew(signs.clock_skew_ms)
+            self._members = signs.replicas
         self._signs = signs
 
     def _notice_skew(self, skew_ms: int) -> None:
@@ -140,31 +158,47 @@ class Membership:
     async def _join(self) -> None:
         await self._ledger.client.check_server()
         await self._ledger.client.prove_commands(self._ledger.keys.settings)
-        server_run = await self._server_run()
-        lost = self._recovering and await self._ledger.settings.lost_something()
-        outcome = await self._ledger.settings.put(
-            self._settings,
-            self._replica_id,
-            recovering=self._recovering,
-            lost_with=(server_run or "this process") if lost else "",
-        )
+        server = await self._ledger.client.server_identity()
+        loss = await self._loss(server) if self._recovering else None
+        outcome = await self._ledger.settings.put(self._settings, self._replica_id, loss)
         self._services.readiness.note_settings(outcome)
+        if loss is not None:
+            await self._put_back_what_was_lost(loss)
         if outcome.status == "conflict":
-            self._ledger.client.guard.trust(server_run)  # it decides by its own settings, as before
+            self._ledger.client.guard.trust(server)  # it decides by its own settings, as before
             return
-        await self._put_back()
-        self._ledger.client.guard.trust(server_run)
+        await self._put_back_what_is_configured()
+        self._ledger.client.guard.trust(server)
         self._signs = await self._ledger.settings.sign_of_life(self._replica_id, SIGN_OF_LIFE_TTL_MS)
-        self._identity = Identity(outcome.epoch, server_run)
+        self._members = self._signs.replicas if self._signs else ()
+        self._identity = self._known = Identity(outcome.epoch, server)
         self._recovering = False
         self._tell(outcome)
 
-    async def _put_back(self) -> None:
-        if self._recovering:
-            for node_id, known in {**self._discovered, **self._ledger.nodes.told}.items():
-                if known is not None:
-                    await self._ledger.nodes.set(node_id, *known, recovering=True)
-            await self._put_back_templates()
+    async def _loss(self, server: ServerIdentity) -> Loss:
+        """What can be missing here of the ledger that was agreed with."""
+        found, known = await self._ledger.settings.get(), self._known
+        lacks = await self._ledger.settings.lost_something()
+        anew = known is not None and (found is None or found[1] != known.epoch)
+        can_lack = anew or lacks or (known is not None and server.may_lack_writes_of(known.server))
+        earlier = self._waited_for if time.monotonic() < self._waited_for_until else ()
+        self._waited_for = tuple({*self._members, *earlier, self._replica_id})
+        self._waited_for_until = time.monotonic() + SIGN_OF_LIFE_TTL_MS / 1000
+        return Loss(
+            lost_with=server.name if lacks else "",
+            rebuild_of=server.name if can_lack else "",
+            lease_ms=SIGN_OF_LIFE_TTL_MS,
+            members=self._waited_for,
+        )
+
+    async def _put_back_what_was_lost(self, loss: Loss) -> None:
+        known = {**self._discovered, **self._ledger.nodes.told}
+        await self._ledger.nodes.put_back({node_id: node for node_id, node in known.items() if node is not None})
+        await self._put_back_templates()
+        restored = await self._ledger.rebuild.put_back(self._replica_id, SIGN_OF_LIFE_TTL_MS, loss.rebuild_of)
+        log.info("put back", nodes=len(known), remembered=len(self._ledger.rebuild.memory), restored=restored)
+
+    async def _put_back_what_is_configured(self) -> None:
         for address in self._configured:
             state = await self._state_to_set(address)
             if state is not None:
@@ -199,12 +233,17 @@ class Membership:
             return DiscoveryState.ACTIVE
         return None if node.endpoint == address.endpoint else node.discovery
 
+    def _tend_memory(self) -> None:
+        memory, metrics = self._ledger.rebuild.memory, self._services.metrics
+        memory.drop_due()
+        metrics.show_remembered(len(memory))
+        for why, count in memory.not_remembered.items():
+            metrics.count_not_remembered(why, count)
+        memory.not_remembered.clear()
+
     async def _identify(self) -> Identity | None:
         found = await self._ledger.settings.get()
-        return Identity(found[1], await self._server_run()) if found else None
-
-    async def _server_run(self) -> str | None:
-        return (await self._ledger.client.info("server")).get("run_id")
+        return Identity(found[1], await self._ledger.client.server_identity()) if found else None
 
     def _tell(self, outcome: SettingsOutcome) -> None:
         log.info(

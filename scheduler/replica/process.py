@@ -75,6 +75,7 @@ class Replica:
             self._discovery = self._kubernetes_discovery(ledger, services)
             self.listeners = open_doors(services, settings)
             if not settings.replica.query_only:
+                ledger.rebuild.memory.limit = settings.replica.remember
                 membership = Membership(ledger, services, settings.ledger, settings.discovery, self.replica_id)
                 await self._try_to_join(membership)
                 self._membership = membership

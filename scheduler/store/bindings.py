@@ -28,11 +28,12 @@ class BindingStore:
 
     async def record(self, sandbox_id: str, node: NodeAddress) -> None:
         """Raises AssignmentRefused when discovery does not list that node with that endpoint."""
-        status, _ = await self._runner.run("record_binding", sandbox_id, node.node_id, node.endpoint, durable=True)
+        status, reply = await self._runner.run("record_binding", sandbox_id, node.node_id, node.endpoint, durable=True)
         if status == "refused":
             raise AssignmentRefused(
                 "node is not in scheduler node list",
                 [FieldError("node_id", node.node_id, "a listed node with that endpoint")],
             )
+        self._runner.memory.remember_changes(reply[0])
         if self._upstream is not None:
             await self._upstream.follow([sandbox_id])

@@ -210,11 +210,9 @@ class StoreClient:
             return {}
         return server.parse_info(await self.command("INFO", section))
 
-    async def server_id(self) -> str | None:
-        """Changes when another server, or an emptied one, took over: its replication id. None on embedded.
-
-        It also changes when a server gets its first replica, so it is a reason to look, not a proof of loss."""
-        return (await self.info("replication")).get("master_replid")
+    async def server_identity(self) -> server.ServerIdentity:
+        """Which process answers, and which history it goes on with."""
+        return server.ServerIdentity.of({**await self.info("server"), **await self.info("replication")})
 
     async def load_scripts(self) -> int:
         """Make the server know every script beforehand; how many there are."""

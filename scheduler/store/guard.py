@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoPermissionError
 
-from scheduler.store.server import parse_info
+from scheduler.store.server import ServerIdentity, parse_info
 
 _looking: ContextVar[bool] = ContextVar("looking_at_another_server", default=False)
 
@@ -29,30 +29,40 @@ class ServerGuard:
     """One client's idea of the right server. `distrusted` is set by whoever was held back."""
 
     def __init__(self) -> None:
-        self._trusted_run: str | None = None
+        self._trusted = ServerIdentity()
         self.distrusted = asyncio.Event()
 
-    def trust(self, server_run: str | None) -> None:
-        """From now on this server process is the right one."""
-        self._trusted_run = server_run
+    def trust(self, server: ServerIdentity) -> None:
+        """From now on this server is the right one."""
+        self._trusted = server
+        self.distrusted.clear()
+
+    def doubt(self) -> None:
+        """A reply said that the ledger is not the one agreed with: look at once."""
+        self.distrusted.set()
+
+    def reassure(self) -> None:
+        """The ledger was looked at, and is the one agreed with."""
         self.distrusted.clear()
 
     async def introduce(self, connection: AbstractConnection) -> None:
         """How every connection to a real server begins: log in, then hear which process it is."""
         await connection.on_connect()
-        if self._trusted_run is None:
+        if self._trusted.run_id is None:
             return
-        await connection.send_command("INFO", "server")
-        try:
-            reply = await connection.read_response()
-        except NoPermissionError:
-            return  # whoever trusts needs INFO as well, and says so in full
-        connection.server_run = parse_info(reply).get("run_id")  # type: ignore[attr-defined]  # read by `check` alone
+        info: dict[str, str] = {}
+        for section in ("server", "replication"):
+            await connection.send_command("INFO", section)
+            try:
+                info |= parse_info(await connection.read_response())
+            except NoPermissionError:
+                return  # whoever trusts needs INFO as well, and says so in full
+        connection.server = ServerIdentity.of(info)  # type: ignore[attr-defined]  # read by `check` alone
 
     def check(self, connection: AbstractConnection) -> None:
         """Raises AnotherServer unless the connection leads to the trusted process, or `looking` is in force."""
-        server_run = getattr(connection, "server_run", None)
-        if None in (self._trusted_run, server_run) or server_run == self._trusted_run or _looking.get():
+        server: ServerIdentity | None = getattr(connection, "server", None)
+        if server is None or self._trusted.run_id is None or server.is_same(self._trusted) or _looking.get():
             return
         self.distrusted.set()
         raise AnotherServer

@@ -13,6 +13,7 @@ from scheduler.store.leases import LeaseStore
 from scheduler.store.ledger_time import LedgerTime
 from scheduler.store.nodes import NodeStore
 from scheduler.store.placements import PlacementStore
+from scheduler.store.rebuild import RebuildStore
 from scheduler.store.reservations import ReservationStore
 from scheduler.store.runner import Clock, Runner, server_clock
 from scheduler.store.settings import SettingsStore
@@ -43,6 +44,7 @@ class Ledger:
         self.artifacts = ArtifactStore(runner)
         self.cpu_configs = CpuConfigStore(runner)
         self.leases = LeaseStore(runner)
+        self.rebuild = RebuildStore(runner)
 
     async def ping(self) -> None:
         """Raises StoreUnavailable when the server does not answer."""

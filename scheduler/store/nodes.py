@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler import deadline
@@ -16,6 +16,7 @@ from scheduler.store.runner import Runner
 from scheduler.store.upstream_bindings import UpstreamBindings
 
 CHANGES_A_STEP = 1000
+PUT_BACK_A_STEP = 200
 PAGE = 200
 NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
@@ -38,6 +39,14 @@ class NodeStore:
         await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
         if not recovering:
             self.told[node_id] = (endpoint, state)
+
+    async def put_back(self, nodes: Mapping[str, tuple[str, DiscoveryState]]) -> None:
+        """Nodes that were listed before the ledger was lost: they admit nothing until they report."""
+        entries = [(node_id, endpoint, state.value) for node_id, (endpoint, state) in nodes.items()]
+        for first in range(0, len(entries), PUT_BACK_A_STEP):
+            step = entries[first : first + PUT_BACK_A_STEP]
+            arguments = [part for entry in step for part in entry]
+            await self._runner.run("set_nodes", 1, len(step), *arguments, durable=True)
 
     async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
         """Replace the whole list; an id in both is lingering. Up to 1,000 changes are one step."""
@@ -122,7 +131,8 @@ class NodeStore:
         self._runner.note_sequence(generation)
         if status == "stale":
             return HeartbeatResult(generation, stale=True)
-        follows, edits, template_due, more, *contested = reply[1:]
+        follows, edits, template_due, more, changes, *contested = reply[1:]
+        self._runner.memory.remember_changes(changes)
         if int(follows) == 1:
             slices = (digest, generation, codec.text(edits), change)
             contested = await apply_roster(self._runner, heartbeat.node_id, *slices)
@@ -151,6 +161,7 @@ class NodeStore:
             if status == "stale":
                 return counted
             counted += int(reply[0])
+            self._runner.memory.remember_changes(reply[1])
         if self._upstream is not None:
             begun = (SandboxEventType.CREATE, SandboxEventType.FORK)
             await self._upstream.follow([event.sandbox_id for event in events if event.event_type in begun])

@@ -44,6 +44,7 @@ class PlacementStore:
         if status == "refused":
             raise _no_nodes(reply)
         if status == "conflict":
+            self._runner.memory.remember(reservation_id, reply[0])
             found = codec.reservation(reservation_id, reply[0])
             raise Conflict(f"the idempotency key belongs to {_whose(found.state)}", reservation=found)
         if status == "taken":
@@ -54,6 +55,19 @@ class PlacementStore:
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, fields = reply
         self._runner.note_sequence(codec.sequence_of(fields))
+        if fields:
+            self._runner.memory.remember(
+                reservation_id,
+                fields,
+                {
+                    "fingerprint": str(arguments[1]),
+                    "strategy": codec.text(strategy),
+                    "caller": request.caller,
+                    "request_id": request.request_id,
+                }
+                if status == "placed"
+                else None,
+            )
         return Decision(
             node=NodeAddress(codec.text(node_id), codec.text(endpoint)),
             strategy=Strategy(codec.text(strategy)),

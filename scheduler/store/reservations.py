@@ -23,6 +23,7 @@ class ReservationStore:
         status, reply = await self._runner.run("read_reservation", reservation_id)
         if status == "missing":
             raise missing("reservation", reservation_id, reply)
+        self._runner.memory.remember(reservation_id, reply[0])
         return codec.reservation(reservation_id, reply[0])
 
     async def list(
@@ -99,11 +100,15 @@ class ReservationStore:
             raise missing("reservation", reservation_id, reply)
         if status == "conflict":
             why, fields = codec.text(reply[0]), reply[1]
+            self._runner.memory.remember(reservation_id, fields)
             raise Conflict(
                 f"the reservation is {why}" if " " not in why else why,
                 reservation=codec.reservation(reservation_id, fields),
             )
         if status != "ok":
             raise unexpected(script, status)
-        replayed, orphaned, fields = reply
+        replayed, orphaned, fields, *others = reply
+        self._runner.memory.remember(reservation_id, fields)
+        if others:
+            self._runner.memory.remember_changes(others[0])
         return ReservationResult(codec.reservation(reservation_id, fields), int(replayed) == 1, int(orphaned) == 1)

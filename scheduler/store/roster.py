@@ -52,7 +52,8 @@ async def apply_roster(
         if status == "superseded":
             return contested
         edits = codec.text(reply[0])
-        contested += reply[2:]
+        runner.memory.remember_changes(reply[2])
+        contested += reply[3:]
     if int(reply[1]) == 1:
         await work_off(runner, node_id, digest, generation, edits)
     return contested
@@ -62,7 +63,10 @@ async def work_off(runner: Runner, node_id: str, digest: str, generation: int, e
     """What a report has proven and settled, when it is more than one call may do."""
     while True:
         status, reply = await runner.run("apply_roster", node_id, generation, edits, digest, 0, 0)
-        if status == "superseded" or int(reply[1]) == 0:
+        if status == "superseded":
+            return
+        runner.memory.remember_changes(reply[2])
+        if int(reply[1]) == 0:
             return
         edits = codec.text(reply[0])
 

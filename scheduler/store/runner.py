@@ -6,9 +6,10 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scheduler.errors import NotFound, NotRebuilt, ScriptError, StoreUnavailable, StoreUnusable
+from scheduler.errors import NotFound, NotRebuilt, PuttingBack, ScriptError, StoreUnavailable, StoreUnusable
 from scheduler.store.client import Argument, StoreClient
 from scheduler.store.keys import Keys
+from scheduler.store.memory import ReservationMemory
 
 Clock = Callable[[], int | None]
 """Virtual milliseconds for tests; None means the server's own clock."""
@@ -37,6 +38,9 @@ class Runner:
         self.clock = clock
         self.entropy: Callable[[], int] = fresh_entropy
         self.newest_sequence = 0
+        self.memory = ReservationMemory()
+        # The loss after which this replica has put back what it remembers.
+        self.rebuilt_of = ""
 
     def note_sequence(self, sequence: int) -> None:
         """The ledger told this much of its order. One that counts less later on has lost what came between."""
@@ -54,9 +58,17 @@ class Runner:
         )
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":
+            self.client.guard.doubt()
             raise StoreUnavailable(NEVER_OPENED)
         if status == "unknown":
             raise not_understood(*(part.decode("utf-8", "replace") for part in reply[1:3]))
+        if status == "not_rebuilt":
+            if reply[2].decode() != self.rebuilt_of:
+                self.client.guard.doubt()
+            raise PuttingBack(
+                "the ledger was lost or another server took over; what replicas remember of it is being put back",
+                waits_ms_at_most=int(reply[1]),
+            )
         return status, list(reply[1:])
 
 

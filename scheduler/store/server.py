@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from scheduler.errors import StoreUnusable
 
@@ -15,6 +16,37 @@ def parse_info(reply: bytes | str) -> dict[str, str]:
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
     pairs = (line.partition(":") for line in text.splitlines() if ":" in line and not line.startswith("#"))
     return {name: value.strip() for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Which process a server is, and which history of writes it goes on with. Both None on the embedded ledger.
+
+    The replication id is a new one when a replica is made the primary (then `followed` names the history it had
+    copied), and when a server gets its first replica."""
+
+    run_id: str | None = None
+    replication_id: str | None = None
+    followed: str | None = None
+
+    @classmethod
+    def of(cls, info: Mapping[str, str]) -> ServerIdentity:
+        """From INFO's sections `server` and `replication`."""
+        followed = info.get("master_replid2", "").strip("0") and info["master_replid2"]
+        return cls(info.get("run_id"), info.get("master_replid"), followed or None)
+
+    @property
+    def name(self) -> str:
+        return f"{self.run_id}:{self.replication_id}" if self.run_id else "this process"
+
+    def is_same(self, other: ServerIdentity) -> bool:
+        return (self.run_id, self.replication_id) == (other.run_id, other.replication_id)
+
+    def may_lack_writes_of(self, other: ServerIdentity) -> bool:
+        """Whether something that `other` acknowledged can be missing here."""
+        return self.run_id != other.run_id or (
+            self.replication_id != other.replication_id and self.followed is not None
+        )
 
 
 def check_fit(server: Mapping[str, str], replication: Mapping[str, str], where: str) -> None:

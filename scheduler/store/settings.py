@@ -44,14 +44,29 @@ class SettingsOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """The ledger may have been lost or rolled back, so for one binding_ttl what is missing is told as "not rebuilt".
+
+    `lost_with`: something it told is missing since this server took over, so no node admits before it has reported.
+    `rebuild_of`: this loss by name; until the `members`, and whoever else the ledger knows, have put back what they
+    remember or let `lease_ms` pass, nothing is decided. "" when nothing can be lost."""
+
+    lost_with: str = ""
+    rebuild_of: str = ""
+    lease_ms: int = DEFAULT_SIGN_OF_LIFE_MS
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSigns:
-    """What a sign of life hears back: which ledger this is and which settings it runs on."""
+    """What a sign of life hears back: which ledger this is, which settings it runs on and which replicas live."""
 
     epoch: str
     revision: int
     digest: str
     refreshing: bool
     clock_skew_ms: int = 0
+    replicas: tuple[str, ...] = ()
 
 
 def encode(settings: LedgerSettings) -> dict[str, str]:
@@ -158,13 +173,10 @@ class SettingsStore:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    async def put(
-        self, settings: LedgerSettings, replica_id: str, recovering: bool = False, lost_with: str = ""
-    ) -> SettingsOutcome:
-        """Offer settings to the ledger. `recovering`: it may have been lost or rolled back, so for one
-        binding_ttl what is missing is told as "not rebuilt" instead of "not found". `lost_with`: something
-        it told is missing since this server process took over, so no node admits before it has reported."""
+    async def put(self, settings: LedgerSettings, replica_id: str, loss: Loss | None = None) -> SettingsOutcome:
+        """Offer settings to the ledger; `loss` when it is not the one this replica knew."""
         content = encode(settings)
+        noted = loss or Loss()
         values = [part for item in content.items() for part in item]
         status, reply = await self._runner.run(
             "put_settings",
@@ -172,12 +184,14 @@ class SettingsStore:
             settings.revision,
             digest_of(content),
             secrets.token_hex(8),
-            int(recovering),
-            lost_with,
+            int(loss is not None),
+            noted.lost_with,
+            noted.rebuild_of,
+            noted.lease_ms,
+            len(noted.members),
+            *noted.members,
             *values,
         )
-        if recovering:
-            self._runner.newest_sequence = 0
         found = codec.texts(reply[0])
         differing = tuple(sorted(
             name for name in content.keys() | _content_names(found) if content.get(name) != found.get(name)
@@ -205,8 +219,9 @@ class SettingsStore:
             if "no settings" in error.detail:
                 return None
             raise
-        epoch, revision, digest, refreshing, skew_ms = map(codec.text, reply)
-        return LedgerSigns(epoch, int(revision), digest, refreshing == "1", int(skew_ms))
+        epoch, revision, digest, refreshing, skew_ms, now_ms, *replicas = map(codec.text, reply)
+        self._runner.memory.note_time(int(now_ms))
+        return LedgerSigns(epoch, int(revision), digest, refreshing == "1", int(skew_ms), tuple(replicas))
 
     async def leave(self, replica_id: str) -> None:
         await self.sign_of_life(replica_id, 0)
@@ -223,7 +238,7 @@ class SettingsStore:
 
 
 _NOT_CONTENT = {
-    *("format", "revision", "digest", "epoch"),
+    *("format", "revision", "digest", "epoch", "rebuild_of", "gated_until_ms"),
     *("rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with"),
 }
 

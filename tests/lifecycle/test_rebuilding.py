@@ -7,6 +7,7 @@ import pytest
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NotFound, NotRebuilt
 from scheduler.store.ledger import Ledger
+from scheduler.store.settings import Loss
 from tests.lifecycle.cluster import BINDING_TTL_MS, Cluster
 
 
@@ -19,7 +20,7 @@ async def lose_and_recover(ledger: Ledger) -> None:
             await ledger.client.command("DEL", *keys)
         if int(cursor) == 0:
             break
-    await ledger.settings.put(LedgerSettings(), "test-replica", recovering=True)
+    await ledger.settings.put(LedgerSettings(), "test-replica", Loss())
 
 
 async def test_what_is_missing_may_only_be_missing_yet(cluster: Cluster, ledger: Ledger) -> None:

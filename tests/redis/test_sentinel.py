@@ -39,14 +39,14 @@ async def test_no_sentinel_or_no_such_primary_is_unavailable(sentinel: SentinelT
 async def test_calls_under_way_outlive_a_killed_primary(sentinel: SentinelTopology, connect_to: Connect) -> None:
     client = await connect_to(sentinel.url, operation_timeout_ms=30_000, wait_replicas=0)
     await count_once(client, "before")
-    before = await client.server_id()
+    before = (await client.server_identity()).replication_id
     with sentinel.replicas[0].client() as looker:
         wait_for(lambda: looker.exists(f"{SETTINGS}:seen") == 1, "the write to reach the replica")
     sentinel.primary.kill()
     replies = await asyncio.gather(*(count_once(client, f"during {number}") for number in range(20)))
     assert sorted(reply[0] for reply in replies) == list(range(2, 22))
     assert sentinel.primary_port() == sentinel.replicas[0].port
-    assert await client.server_id() != before
+    assert (await client.server_identity()).replication_id != before
 
 
 async def test_a_demoted_primary_is_left(sentinel: SentinelTopology, connect_to: Connect) -> None:

@@ -13,7 +13,7 @@ from scheduler.config import DiscoverySettings
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import NoNodes, NotRebuilt, StoreUnavailable
+from scheduler.errors import NoNodes, NotRebuilt, PuttingBack, StoreUnavailable
 from scheduler.replica.membership import Membership
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger, open_ledger
@@ -158,8 +158,11 @@ async def test_a_replica_that_recovers_later_does_not_make_nodes_wait_again(
     await second.place()
     past.come_back()
     await first.join()
-    await first.report()
+    with pytest.raises(PuttingBack):
+        await first.report()
     await second.join()
+    await first.report()
+    await second.membership.step()
     await second.place()
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 import redis
 
+from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS
 from tests.replicas.conftest import StartServer
 from tests.replicas.harness.callers import Workload, eventually
-from tests.replicas.harness.fleet import NodeModel
+from tests.replicas.harness.fleet import NodeModel, eight_nodes, large_nodes
 from tests.replicas.harness.scene import Scene, Setting, now, scene
 from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
+LEASE_SECONDS = SIGN_OF_LIFE_TTL_MS / 1000
 NEVER_RETURNS = "while true do end"
 
 
@@ -49,24 +51,68 @@ async def test_a_server_killed_with_aof_everysec_admits_to_what_it_lost(start_se
 
 
 @pytest.mark.brief
-async def test_a_server_killed_without_aof_is_filled_again_by_replicas_and_reports(start_server: StartServer) -> None:
+async def test_a_server_killed_without_aof_loses_nothing_that_living_replicas_remember(
+    start_server: StartServer,
+) -> None:
     async with scene(start_server(persistence="none"), Setting(living=True)) as at:
         await at.more_answers(60)
         recovery = await die_and_come_back(at)
         await at.more_answers(60)
-        verdict = await at.verdict("Redis kill -9, no persistence", loss_allowed=True, recovery_s=recovery)
-        assert verdict.lost, "a server that forgot everything cannot know the promises before"
+        verdict = await at.verdict("Redis kill -9, no persistence", recovery_s=recovery)
+        assert verdict.lost == []
 
 
-async def test_a_flushed_ledger_is_filled_again_by_replicas_and_reports(start_server: StartServer) -> None:
+async def flush(at: Scene) -> float:
+    """Returns when the ledger was empty."""
+    await asyncio.to_thread(at.server.flush)
+    return now()
+
+
+@pytest.mark.brief
+@pytest.mark.parametrize("living", [True, False], ids=["reporting what runs", "reporting nothing"])
+async def test_a_flushed_ledger_loses_nothing_that_living_replicas_remember(
+    start_server: StartServer, living: bool
+) -> None:
+    nodes = large_nodes() if living else eight_nodes()
+    async with scene(start_server(), Setting(nodes=nodes, living=living)) as at:
+        await at.more_answers(100)
+        recovery = await at.recovery_seconds(await flush(at))
+        await at.more_answers(60)
+        verdict = await at.verdict("FLUSHALL", recovery_s=recovery)
+        assert verdict.lost == []
+        assert recovery < LEASE_SECONDS + 2
+
+
+async def test_a_ledger_flushed_again_and_again_loses_nothing(start_server: StartServer) -> None:
+    async with scene(start_server(), Setting(replicas=3, living=True)) as at:
+        await at.more_answers(100)
+        longest = 0.0
+        for _ in range(5):
+            longest = max(longest, await at.recovery_seconds(await flush(at)))
+            await at.more_answers(60)
+        verdict = await at.verdict("FLUSHALL, five times", recovery_s=longest)
+        assert verdict.lost == []
+
+
+@pytest.mark.brief
+async def test_of_a_flushed_ledger_only_that_is_lost_which_a_replica_knew_that_died_at_the_same_moment(
+    start_server: StartServer,
+) -> None:
     async with scene(start_server(), Setting(living=True)) as at:
         await at.more_answers(100)
-        flushed_at = now()
-        await asyncio.to_thread(at.server.flush)
-        recovery = await at.recovery_seconds(flushed_at)
+        dead = at.rig.replicas[1].url
+        await at.rig.kill(1)
+        recovery = await at.recovery_seconds(await flush(at))
         await at.more_answers(60)
-        verdict = await at.verdict("FLUSHALL", loss_allowed=True, recovery_s=recovery)
-        assert verdict.lost
+        verdict = await at.verdict("FLUSHALL as one of two replicas dies", loss_allowed=True, recovery_s=recovery)
+        assert verdict.lost, "of what it had answered alone, something was still open"
+        only_told_by_the_dead = {
+            key
+            for key in at.history.promises()
+            if any(answer.replica.startswith(dead) for answer in at.history.answers if answer.key == key)
+        }
+        assert {fault.partition(":")[0] for fault in verdict.lost} <= only_told_by_the_dead
+        assert recovery < LEASE_SECONDS + 2
 
 
 @pytest.mark.real_time
@@ -148,7 +194,5 @@ async def test_a_ledger_that_lost_its_tail_admits_nothing_on_nodes_it_has_not_he
         await asyncio.to_thread(server.restart)
         recovery = await at.recovery_seconds(began)
         await eventually(lambda: at.callers.refused > 0 or at.load.done(), "the fleet to be full")
-        verdict = await at.verdict(
-            "a power cut: Redis returns with an older AOF", loss_allowed=True, recovery_s=recovery
-        )
-        assert verdict.lost
+        verdict = await at.verdict("a power cut: Redis returns with an older AOF", recovery_s=recovery)
+        assert verdict.lost == []

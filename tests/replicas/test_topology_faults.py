@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,11 @@ async def behind_sentinel(topology: SentinelTopology, *settings: str) -> AsyncIt
         yield at
 
 
+def restored_by(at: Scene) -> list[dict[str, Any]]:
+    """What every replica said of its putting back."""
+    return [event for replica in at.rig.replicas for event in replica.log if event["message"] == "put back"]
+
+
 @pytest.mark.real_time
 @pytest.mark.brief
 async def test_after_a_sentinel_failover_writes_resume_and_waited_for_promises_are_all_there(
@@ -57,7 +63,6 @@ async def test_after_a_sentinel_failover_writes_resume_and_waited_for_promises_a
         await at.more_answers(60)
         verdict = await at.verdict(
             "Sentinel failover, durability.wait_replicas 1",
-            loss_allowed=True,  # asked for nothing: nothing may be missing although a loss would be told honestly
             failover_s=promoted_at - killed_at,
             recovery_s=recovery,
         )
@@ -65,24 +70,23 @@ async def test_after_a_sentinel_failover_writes_resume_and_waited_for_promises_a
         assert recovery < RESUME_WITHIN_SECONDS
 
 
-async def test_after_a_sentinel_failover_without_waiting_what_is_lost_is_told(sentinel: SentinelTopology) -> None:
+async def test_after_a_sentinel_failover_without_waiting_replicas_put_back_what_is_missing(
+    sentinel: SentinelTopology,
+) -> None:
     async with behind_sentinel(sentinel) as at:
         await at.more_answers(100)
         killed_at, promoted_at, at.server = await fail_over(sentinel)
         recovery = await at.recovery_seconds(promoted_at)
         await at.more_answers(60)
         verdict = await at.verdict(
-            "Sentinel failover, wait_replicas 0",
-            loss_allowed=True,
-            failover_s=promoted_at - killed_at,
-            recovery_s=recovery,
+            "Sentinel failover, wait_replicas 0", failover_s=promoted_at - killed_at, recovery_s=recovery
         )
-        print(f"acknowledged and lost without wait_replicas: {len(verdict.lost)}")
+        assert verdict.lost == []
         assert recovery < RESUME_WITHIN_SECONDS
 
 
-async def test_a_replica_that_lagged_when_it_was_promoted_costs_what_is_then_told(sentinel: SentinelTopology) -> None:
-    """Replication is cut off for the last moments before the primary dies, so that there is a loss to be told of."""
+async def test_what_a_replica_lacked_when_it_was_promoted_is_put_back(sentinel: SentinelTopology) -> None:
+    """Replication is cut off for the last moments before the primary dies, so that something is missing."""
     async with behind_sentinel(sentinel) as at:
         await at.more_answers(60)
         for replica in sentinel.replicas:
@@ -96,8 +100,9 @@ async def test_a_replica_that_lagged_when_it_was_promoted_costs_what_is_then_tol
         _, promoted_at, at.server = await fail_over(sentinel)
         recovery = await at.recovery_seconds(promoted_at)
         await at.more_answers(60)
-        verdict = await at.verdict("Sentinel failover to a replica that lagged", loss_allowed=True, recovery_s=recovery)
-        assert verdict.lost
+        verdict = await at.verdict("Sentinel failover to a replica that lagged", recovery_s=recovery)
+        assert verdict.lost == []
+        assert any(event["restored"] for event in restored_by(at)), "the promoted replica lacked nothing"
 
 
 async def test_without_enough_replicas_a_waited_for_promise_is_not_acknowledged(sentinel: SentinelTopology) -> None:
@@ -126,8 +131,10 @@ async def test_a_primary_that_turns_read_only_is_left_for_the_one_sentinel_names
         at.server = next(replica for replica in sentinel.replicas if replica.port == port)
         recovery = await at.recovery_seconds(switched_at)
         await at.more_answers(60)
-        await at.verdict("switch-over, the old primary READONLY", loss_allowed=True, failover_s=switched_at - asked_at,
-                         recovery_s=recovery)  # fmt: skip
+        verdict = await at.verdict(
+            "switch-over, the old primary READONLY", failover_s=switched_at - asked_at, recovery_s=recovery
+        )
+        assert verdict.lost == []
 
 
 async def test_a_lone_server_that_turns_read_only_is_told_and_forgotten() -> None:

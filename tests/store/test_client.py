@@ -147,8 +147,8 @@ async def test_a_fit_server_passes_the_check(client: StoreClient) -> None:
 
 
 async def test_a_server_tells_who_it_is_and_the_embedded_ledger_does_not(client: StoreClient, backend: Backend) -> None:
-    assert ((await client.server_id()) is None) is (backend.name == "embedded")
-    assert await client.server_id() == await client.server_id()
+    assert (((await client.server_identity()).replication_id) is None) is (backend.name == "embedded")
+    assert (await client.server_identity()).replication_id == (await client.server_identity()).replication_id
 
 
 async def test_a_call_after_the_deadline_is_not_made(client: StoreClient) -> None:

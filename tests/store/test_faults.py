@@ -247,14 +247,14 @@ async def test_a_restarted_server_is_used_again_and_is_another_one(
 ) -> None:
     client = await connect_to(private_server.address)
     await run(client, "count")
-    before = await client.server_id()
+    before = (await client.server_identity()).replication_id
     private_server.kill()
     with pytest.raises(StoreUnavailable):
         await client.ping()
     private_server.restart()
     assert await run(client, "count") == [b"ok", 1]
-    assert re.fullmatch("[0-9a-f]{40}", await client.server_id() or "")
-    assert await client.server_id() != before
+    assert re.fullmatch("[0-9a-f]{40}", (await client.server_identity()).replication_id or "")
+    assert (await client.server_identity()).replication_id != before
 
 
 # -- a server that changes its role, or forgets ---------------------------------------------------------------

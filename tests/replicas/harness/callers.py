@@ -117,7 +117,7 @@ class Callers:
 
     def _final(self, answer: Answer) -> bool:
         """Nothing to wait for: the fleet is full, or what was promised went with a lost ledger."""
-        return answer.code == "not_rebuilt" or (answer.code == "no_nodes" and answer.fault != "waiting")
+        return answer.code in ("not_rebuilt", "no_nodes") and answer.fault != "waiting"
 
     async def _ask(
         self,
@@ -145,7 +145,8 @@ def read_answer(call: str, key: str, began: float, response: httpx.Response) -> 
     """What a replica told, as the history keeps it."""
     body = response.json()
     reservation = body.get("reservation") or {}
-    waiting = body.get("code") == "no_nodes" and "not_ready" in body.get("reasons", {})
+    # For nodes that have not reported since a loss, or for replicas that still put back what they remember.
+    waiting = "not_ready" in body.get("reasons", {}) or "waits_ms_at_most" in body
     return Answer(
         call=call,
         key=key,
