@@ -25,6 +25,7 @@ ENV PATH=/opt/scheduler/bin:$PATH \
     SCHEDULER_GRPC_LISTEN_ADDR=0.0.0.0:9090 \
     SCHEDULER_METRICS_LISTEN_ADDR=0.0.0.0:9101
 # HTTP stays on loopback until it is given API keys and a host: SCHEDULER_API_KEYS_FILE, SCHEDULER_HTTP_HOST.
+# Without keys or client certificates the gRPC port serves AgentENV's calls alone, and the network must guard those.
 EXPOSE 8090 9090 9101
 USER 65532:65532
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["/grpc_health_probe", "-addr=127.0.0.1:9090"]

@@ -77,7 +77,7 @@ def serve(
         bool | None, typer.Option("--query-only/--no-query-only", help="Only LookupNode and health, over gRPC.")
     ] = None,
     insecure: Annotated[
-        bool | None, typer.Option("--insecure", help="Listen beyond loopback without API keys.")
+        bool | None, typer.Option("--insecure", help="Be open beyond loopback without API keys.")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error")] = None,
     log_format: Annotated[str | None, typer.Option(help="auto, json or console")] = None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scheduler.errors import Forbidden
+
 
 class Role(StrEnum):
     """`node` reports itself; `gateway` places, reserves and reads; `admin` may do everything."""
@@ -33,6 +35,11 @@ class Principal:
     def may_act_for(self, node_id: str) -> bool:
         """A key bound to one node speaks for no other."""
         return self.node_id is None or self.node_id == node_id
+
+    def act_for(self, node_id: str) -> None:
+        """Raises Forbidden when the caller may not."""
+        if not self.may_act_for(node_id):
+            raise Forbidden("this key is bound to another node")
 
 
 # Without keys everyone on the loopback interface is this one.

@@ -50,6 +50,8 @@ def _edges(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"{edge}.tls.cert_file", "given when another file of TLS is"
         if cert is not None and key is None:
             yield f"{edge}.tls.key_file", "given together with the certificate"
+    if values["grpc.api_keys"] and values["http.api_keys"] is None:
+        yield "grpc.api_keys", "off while there is no file of API keys (http.api_keys)"
     listen = ListenAddress(values["http.host"], values["http.port"])
     open_to_all = values["http.api_keys"] is None and not values["http.insecure"] and not values["query_only"]
     if open_to_all and not listen.is_loopback:

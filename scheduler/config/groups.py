@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 
+from scheduler.domain.address import is_loopback
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.settings import LedgerSettings
 
@@ -20,13 +20,8 @@ class ListenAddress:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. A name other than `localhost` may resolve to anything."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        """Whether only this machine can reach it."""
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -69,6 +64,7 @@ class HttpSettings:
     listen: ListenAddress = ListenAddress("127.0.0.1", 8090)
     api_keys_file: Path | None = None
     insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
     tls: TlsSettings | None = None
     request_timeout_ms: int = 10_000
     body_bytes_max: int = 8 * 1024 * 1024
@@ -83,11 +79,12 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class GrpcSettings:
-    """AgentENV's clients carry no credentials: without mTLS this port is guarded by the network alone."""
+    """`api_keys`: whether `scheduler.v1` asks for keys too, which AgentENV's own clients do not carry."""
 
     enabled: bool = True
     listen: ListenAddress = ListenAddress("127.0.0.1", 9090)
     tls: TlsSettings | None = None
+    api_keys: bool = False
     message_bytes_max: int = 4 * 1024 * 1024
     in_flight_max: int = 1024
     connections_max: int | None = None

@@ -57,6 +57,22 @@ def text(allowed: str = "a text that is not blank", pattern: str = r".*\S.*") ->
     return Kind(allowed, read)
 
 
+def names() -> Kind[tuple[str, ...]]:
+    """Names of hosts; as text they are parted by commas."""
+    allowed = "a list of host names"
+    form = re.compile(r"[A-Za-z0-9.-]{1,253}")
+
+    def read(raw: object) -> tuple[str, ...]:
+        if not isinstance(raw, list | tuple) or not all(isinstance(each, str) for each in raw):
+            raise Unacceptable(allowed)
+        cleaned = tuple(each.strip().lower() for each in raw)
+        if not all(form.fullmatch(each) for each in cleaned):
+            raise Unacceptable(allowed)
+        return cleaned
+
+    return Kind(allowed, read, lambda text: [each for each in text.split(",") if each.strip()], list)
+
+
 E = TypeVar("E", bound=StrEnum)
 
 

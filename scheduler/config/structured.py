@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
 
 from scheduler.config.kinds import Kind, Unacceptable, integer
-from scheduler.domain.limits import ID_BYTES_MAX, MEMORY_MB_MAX, UINT32_MAX
+from scheduler.domain.address import ENDPOINT_FORM, clean_endpoint
+from scheduler.domain.limits import MEMORY_MB_MAX, UINT32_MAX
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.sandbox import Template
+from scheduler.domain.text import ID_FORM, clean_id
 
 
 def _json_from_text(raw: str) -> object:
@@ -20,26 +21,18 @@ def _json_from_text(raw: str) -> object:
 
 
 def _identifier(raw: object, at: str) -> str:
-    if (
-        not isinstance(raw, str)
-        or not raw.strip()
-        or len(raw.encode("utf-8", "surrogatepass")) > ID_BYTES_MAX
-        or any(ord(character) < 32 or ord(character) == 127 for character in raw)
-    ):
-        raise Unacceptable(f"an id of 1 to {ID_BYTES_MAX} bytes without control characters", at, raw)
-    return raw
+    cleaned = clean_id(raw) if isinstance(raw, str) else None
+    if cleaned is None:
+        raise Unacceptable(ID_FORM, at, raw)
+    return cleaned
 
 
 def _endpoint(raw: object, at: str) -> str:
-    """What a gateway proxies to: AgentENV's refuses one without scheme and host."""
-    try:
-        parts = urlsplit(raw.strip()) if isinstance(raw, str) else None
-        usable = parts is not None and parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or not isinstance(raw, str):
-        raise Unacceptable("a URL with scheme and host, such as http://10.0.0.7:8000", at, raw)
-    return raw.strip()
+    """What a gateway proxies to."""
+    cleaned = clean_endpoint(raw) if isinstance(raw, str) else None
+    if cleaned is None:
+        raise Unacceptable(ENDPOINT_FORM, at, raw)
+    return cleaned
 
 
 def nodes() -> Kind[tuple[NodeAddress, ...]]:
@@ -77,8 +70,11 @@ def templates() -> Kind[Mapping[str, Template]]:
             at = f".{template_id}"
             if not isinstance(size, Mapping):
                 raise Unacceptable(allowed, at, size)
-            declared[template_id] = Template(
-                _identifier(template_id, at),
+            cleaned_id = _identifier(template_id, at)
+            if cleaned_id in declared:
+                raise Unacceptable("an id that the table names once", at, template_id)
+            declared[cleaned_id] = Template(
+                cleaned_id,
                 _size(size.get("cpu_count"), cpu_count, f"{at}.cpu_count"),
                 _size(size.get("memory_mb"), memory_mb, f"{at}.memory_mb"),
             )

@@ -6,6 +6,7 @@ rounding: what is shorter than a millisecond counts as one.
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 
@@ -27,20 +28,26 @@ _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 DURATION_FORM = "a duration such as 30s, 1m30s or 500ms"
 
 
-def parse_duration_ms(text: str) -> int:
-    """Whole milliseconds of a Go duration; ValueError when it is not one.
+def parse_duration(text: str) -> Fraction:
+    """Milliseconds of a Go duration, exactly; ValueError when it is not one.
 
     The sign is kept: whether a negative or zero duration makes sense is the caller's to say."""
     stripped = text.strip()
     if stripped in {"0", "+0", "-0"}:
-        return 0
+        return Fraction(0)
     if len(stripped) > 64 or not _WHOLE.fullmatch(stripped):
         raise ValueError(DURATION_FORM)
-    exact = sum(Fraction(amount) * _UNIT_MS[unit] for amount, unit in _PART.findall(stripped))
-    whole_ms = -(-exact.numerator // exact.denominator)  # rounded up
-    if whole_ms > SAFE_INTEGER_MAX:
+    exact = sum((Fraction(amount) * _UNIT_MS[unit] for amount, unit in _PART.findall(stripped)), Fraction(0))
+    if exact > SAFE_INTEGER_MAX:
         raise ValueError(DURATION_FORM)
-    return -whole_ms if stripped.startswith("-") else whole_ms
+    return -exact if stripped.startswith("-") else exact
+
+
+def parse_duration_ms(text: str) -> int:
+    """The same in whole milliseconds, away from zero."""
+    exact = parse_duration(text)
+    whole_ms = math.ceil(abs(exact))
+    return -whole_ms if exact < 0 else whole_ms
 
 
 def format_duration(duration_ms: int) -> str:

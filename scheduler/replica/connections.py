@@ -98,7 +98,7 @@ class Connections:
         return len(self._open) < self.most or self.make_way()
 
 
-class Door:
+class Entrance:
     """Takes connections in from a listening socket and hands each to a `Connection` of its own.
 
     The event loop's own servers accept all that are waiting in one go and ask nobody, which a flood turns into a

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scheduler.domain import address, text
 from scheduler.domain.duration import format_duration
 from scheduler.domain.limits import (
     ID_BYTES_MAX,
@@ -20,20 +21,13 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.text import ID_FORM as ID_FORM
 from scheduler.domain.text import trim as trim
 from scheduler.errors import FieldError, InvalidRequest
 
-# Half of a surrogate pair cannot be written as UTF-8, so it can be no part of a key.
-_UNFIT_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-# Scheme, host and what may follow. No user and password: an endpoint is shown to everyone who may read nodes.
-ENDPOINT_PATTERN = r"[A-Za-z][A-Za-z0-9+.-]*://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{1,5})?([/?#][!-~]*)?"
-_ENDPOINT = re.compile(ENDPOINT_PATTERN)
-_PLAIN_ID = re.compile(rf"[!-~]{{1,{ID_BYTES_MAX}}}")
 _SEQUENCE = re.compile(r"[0-9]{1,16}")
 _VISIBLE_ASCII = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_MAX}}}")
 
-ID_FORM = f"1 to {ID_BYTES_MAX} bytes of text without control characters"
-ENDPOINT_FORM = f"a URL with scheme and host, without a user, at most {TEXT_BYTES_MAX} bytes"
 _SHOWN_CHARACTERS = 200
 
 
@@ -44,14 +38,14 @@ def shown(value: Any) -> Any:
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     if isinstance(value, str):
-        text = value
+        words = value
     elif isinstance(value, Mapping):
-        text = f"an object with {len(value)} members"
+        words = f"an object with {len(value)} members"
     elif isinstance(value, list | tuple):
-        text = f"a list of {len(value)}"
+        words = f"a list of {len(value)}"
     else:
-        text = type(value).__name__
-    short = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        words = type(value).__name__
+    short = words if len(words) <= _SHOWN_CHARACTERS else f"{words[:_SHOWN_CHARACTERS]}…"
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -67,20 +61,12 @@ def required(detail: str, **values: str) -> None:
         raise InvalidRequest(detail, blank)
 
 
-def is_id(value: str, most_bytes: int = ID_BYTES_MAX) -> bool:
-    """Whether the value, trimmed, is an id: at least one byte of UTF-8 without control characters."""
-    if _PLAIN_ID.fullmatch(value):
-        return True
-    trimmed = trim(value)
-    # Judged before trimming: a line feed after an id is more likely a mistake than padding.
-    return bool(trimmed) and not _UNFIT_CHARACTER.search(value) and len(trimmed.encode()) <= most_bytes
-
-
 def clean_id(field: str, value: str, most_bytes: int = ID_BYTES_MAX) -> str:
     """The trimmed id; any Unicode but control characters is fine."""
-    if not is_id(value, most_bytes):
+    cleaned = text.clean_id(value, most_bytes)
+    if cleaned is None:
         raise refuse(field, value, f"1 to {most_bytes} bytes of text without control characters")
-    return trim(value)
+    return cleaned
 
 
 def clean_optional_id(field: str, value: str) -> str:
@@ -89,12 +75,11 @@ def clean_optional_id(field: str, value: str) -> str:
 
 
 def clean_roster(sandbox_ids: Iterable[str]) -> tuple[str, ...]:
-    """The roster trimmed, blanks and duplicates dropped, in the order it came."""
-    kept = dict.fromkeys(
-        value if _PLAIN_ID.fullmatch(value) else clean_optional_id("sandbox_ids", value) for value in sandbox_ids
-    )
-    kept.pop("", None)
-    return tuple(kept)
+    """The roster trimmed, in the order it came, without duplicates and without what is no id: nothing could be asked
+    for by that, and the sandboxes beside it run."""
+    kept = dict.fromkeys(text.clean_id(value) for value in sandbox_ids)
+    kept.pop(None, None)
+    return tuple(kept)  # type: ignore[arg-type]  # None is gone
 
 
 def encodable(field: str, value: str) -> int:
@@ -114,10 +99,10 @@ def clean_text(field: str, value: str, most_bytes: int = TEXT_BYTES_MAX) -> str:
 
 def clean_endpoint(field: str, value: str) -> str:
     """The trimmed endpoint: a gateway proxies to it, so it has a scheme and a host; a path is a prefix."""
-    trimmed = trim(value)
-    if len(trimmed) > TEXT_BYTES_MAX or _UNFIT_CHARACTER.search(value) or not _ENDPOINT.fullmatch(trimmed):
-        raise refuse(field, value, ENDPOINT_FORM)
-    return trimmed
+    cleaned = address.clean_endpoint(value)
+    if cleaned is None:
+        raise refuse(field, value, address.ENDPOINT_FORM)
+    return cleaned
 
 
 def whole_number(field: str, value: int, most: int, least: int = 0) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, UINT32_MAX
+from scheduler.domain import text
+from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, TEXT_BYTES_MAX, UINT32_MAX
 from scheduler.domain.node import DiskMetric, Heartbeat, MachineInfo, NodeSnapshot, P2pEndpoint
 from scheduler.domain.sandbox import SandboxEvent
+from scheduler.domain.text import cut
 from scheduler.service.checks import (
     byte_count,
     clean_endpoint,
@@ -25,6 +27,7 @@ from scheduler.service.checks import (
 # Rich hosts mount hundreds of file systems, and a CPU template runs to some 100 KB: these bounds keep
 # nonsense out without ever refusing a node for being large.
 DISKS_MAX = 4096
+DISK_TEXT_BYTES_MAX = 4096
 CPU_CONFIG_BYTES_MAX = 1024 * 1024
 P2P_ADDRESS_BYTES_MAX = 64 * 1024
 
@@ -45,9 +48,12 @@ _SNAPSHOT_MOST = {
     "reported_at_unix_ms": SAFE_INTEGER_MAX,
 }
 
+SNAPSHOT_FIGURES = tuple(_SNAPSHOT_MOST)
+
 
 def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
-    """The report with ids trimmed, the roster without blanks and duplicates, every number in bounds."""
+    """The report with ids trimmed, the roster tidy, descriptive texts and lists cut to what is kept, every number in
+    bounds. What merely describes a node never costs its report."""
     required(
         "node_id and service_instance_id are required",
         node_id=heartbeat.node_id,
@@ -62,15 +68,15 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
         byte_count("acknowledged_generation", heartbeat.acknowledged_generation)
     if heartbeat.snapshot is not None:
         check_snapshot(heartbeat.snapshot)
-    if heartbeat.machine_info is not None:
-        check_machine_info(heartbeat.machine_info)
     return replace(
         heartbeat,
         node_id=clean_id("node_id", heartbeat.node_id),
         service_instance_id=clean_id("service_instance_id", heartbeat.service_instance_id),
         cluster_id=clean_optional_id("cluster_id", heartbeat.cluster_id),
-        version=clean_text("version", heartbeat.version),
-        commit=clean_text("commit", heartbeat.commit),
+        version=cut(heartbeat.version, TEXT_BYTES_MAX),
+        commit=cut(heartbeat.commit, TEXT_BYTES_MAX),
+        snapshot=None if heartbeat.snapshot is None else _with_tidy_disks(heartbeat.snapshot),
+        machine_info=None if heartbeat.machine_info is None else clean_machine_info(heartbeat.machine_info),
         endpoint=clean_endpoint("endpoint", heartbeat.endpoint)
         if heartbeat.endpoint is not None and trim(heartbeat.endpoint)
         else None,
@@ -87,23 +93,52 @@ def check_snapshot(snapshot: NodeSnapshot) -> None:
         "snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes",
         snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes,
     )
-    if len(snapshot.disks) > DISKS_MAX:
-        raise refuse("snapshot.disks", snapshot.disks, f"at most {DISKS_MAX} disks")
     for disk in snapshot.disks:
-        _check_disk(disk)
+        byte_count("snapshot.disks.used_bytes", disk.used_bytes)
+        byte_count("snapshot.disks.total_bytes", disk.total_bytes)
 
 
-def _check_disk(disk: DiskMetric) -> None:
-    for field in ("mount_point", "device", "filesystem_type"):
-        clean_text(f"snapshot.disks.{field}", getattr(disk, field), most_bytes=4096)
-    byte_count("snapshot.disks.used_bytes", disk.used_bytes)
-    byte_count("snapshot.disks.total_bytes", disk.total_bytes)
+def held_to_bounds(snapshot: NodeSnapshot) -> NodeSnapshot:
+    """The snapshot with every figure moved into its bounds, for callers that could do nothing with a refusal."""
+    figures = {field: min(max(getattr(snapshot, field), 0), most) for field, most in _SNAPSHOT_MOST.items()}
+    room = SAFE_INTEGER_MAX - figures["allocated_memory_bytes"]
+    figures["paused_allocated_memory_bytes"] = min(figures["paused_allocated_memory_bytes"], room)
+    disks = tuple(
+        replace(
+            disk,
+            used_bytes=min(max(disk.used_bytes, 0), SAFE_INTEGER_MAX),
+            total_bytes=min(max(disk.total_bytes, 0), SAFE_INTEGER_MAX),
+        )
+        for disk in snapshot.disks
+    )
+    return replace(snapshot, disks=disks, **figures)
 
 
-def check_machine_info(machine_info: MachineInfo) -> None:
-    for field in ("cpu_family", "cpu_model", "cpu_model_name", "cpu_architecture"):
-        clean_text(f"machine_info.{field}", getattr(machine_info, field))
+def _with_tidy_disks(snapshot: NodeSnapshot) -> NodeSnapshot:
+    if not snapshot.disks:
+        return snapshot
+    return replace(snapshot, disks=tuple(_clean_disk(disk) for disk in snapshot.disks[:DISKS_MAX]))
+
+
+def _clean_disk(disk: DiskMetric) -> DiskMetric:
+    return replace(
+        disk,
+        mount_point=cut(disk.mount_point, DISK_TEXT_BYTES_MAX),
+        device=cut(disk.device, DISK_TEXT_BYTES_MAX),
+        filesystem_type=cut(disk.filesystem_type, DISK_TEXT_BYTES_MAX),
+    )
+
+
+def clean_machine_info(machine_info: MachineInfo) -> MachineInfo:
+    """Descriptions cut; the template is none, and half of one is worse than none, so it is refused when too large."""
     clean_text("machine_info.cpu_config_json", machine_info.cpu_config_json, most_bytes=CPU_CONFIG_BYTES_MAX)
+    return replace(
+        machine_info,
+        cpu_family=cut(machine_info.cpu_family, TEXT_BYTES_MAX),
+        cpu_model=cut(machine_info.cpu_model, TEXT_BYTES_MAX),
+        cpu_model_name=cut(machine_info.cpu_model_name, TEXT_BYTES_MAX),
+        cpu_architecture=cut(machine_info.cpu_architecture, TEXT_BYTES_MAX),
+    )
 
 
 def clean_p2p_endpoint(endpoint: P2pEndpoint | None) -> P2pEndpoint | None:
@@ -117,12 +152,15 @@ def clean_p2p_endpoint(endpoint: P2pEndpoint | None) -> P2pEndpoint | None:
 
 
 def clean_events(events: Sequence[SandboxEvent]) -> tuple[SandboxEvent, ...]:
-    """A batch of at most 1,024 events, ids trimmed, sizes in bounds."""
+    """A batch of at most 1,024 events, ids trimmed, sizes in bounds, without those whose sandbox id is none: nothing
+    could be asked for by that, and the events beside it happened."""
     if len(events) > EVENTS_MAX:
         raise refuse("events", events, f"at most {EVENTS_MAX} events")
     cleaned = []
     for index, event in enumerate(events):
         uint32(f"events.{index}.requested_cpu", event.requested_cpu)
         byte_count(f"events.{index}.requested_memory_bytes", event.requested_memory_bytes)
-        cleaned.append(replace(event, sandbox_id=clean_id(f"events.{index}.sandbox_id", event.sandbox_id)))
+        sandbox_id = text.clean_id(event.sandbox_id)
+        if sandbox_id is not None:
+            cleaned.append(replace(event, sandbox_id=sandbox_id))
     return tuple(cleaned)

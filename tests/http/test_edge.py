@@ -170,6 +170,14 @@ async def test_a_caller_may_shorten_its_deadline(
     assert 9_000 < seen[2] <= 10_000
 
 
+@pytest.mark.parametrize("wanted", ["0.0000001ms", "1ns"])
+async def test_a_deadline_that_has_passed_before_anything_began_is_told_as_one(
+    api: httpx.AsyncClient, wanted: str
+) -> None:
+    answer = await api.get("/v1/nodes", headers={"X-Request-Timeout": wanted})
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+
+
 @pytest.mark.parametrize("wanted", ["0s", "-1s", "soon", "5"])
 async def test_a_deadline_that_is_none_is_refused(fake_api: httpx.AsyncClient, wanted: str) -> None:
     answer = await fake_api.get("/v1/nodes", headers={"X-Request-Timeout": wanted})

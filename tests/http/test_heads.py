@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.access.doors import OPEN
 from scheduler.api.http import create_app
 from scheduler.config import ListenAddress, TlsSettings
-from scheduler.replica import listeners
+from scheduler.replica import http_listener, listeners
 from scheduler.replica.connections import ConnectionLimits
 from scheduler.replica.heads_h11 import BoundedH11
 from scheduler.replica.heads_httptools import BoundedHttpTools
@@ -35,7 +36,7 @@ App = Callable[..., Awaitable[None]]
 
 @pytest.fixture(params=[BoundedHttpTools, BoundedH11], autouse=True)
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
-    monkeypatch.setattr(listeners, "bounded_protocol", lambda: request.param)
+    monkeypatch.setattr(http_listener, "bounded_protocol", lambda: request.param)
     chosen: type = request.param
     return chosen
 
@@ -43,10 +44,10 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 @asynccontextmanager
 async def serving(
     limits: ConnectionLimits, app: App | None = None, tls: TlsSettings | None = None
-) -> AsyncIterator[listeners.HttpListener]:
+) -> AsyncIterator[http_listener.HttpListener]:
     sock = listeners.bind(ListenAddress("127.0.0.1", 0), "http.port")
     app = app or create_app(build_services(FakeLedger().as_ledger()))
-    listener = listeners.HttpListener("HTTP", app, sock, limits, tls)
+    listener = http_listener.HttpListener("HTTP", app, (sock, limits), OPEN, tls)
     await listener.start()
     try:
         yield listener
@@ -93,7 +94,7 @@ class Caller:
 
 
 @asynccontextmanager
-async def calling(listener: listeners.HttpListener, **more: Any) -> AsyncIterator[Caller]:
+async def calling(listener: http_listener.HttpListener, **more: Any) -> AsyncIterator[Caller]:
     host, _, port = listener.address.partition("://")[2].partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), **more)
     try:

@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "observability": {"domain", "errors"},
     "store": {"domain", "errors", "deadline", "cancellation"},
     "service": {"store", "domain", "errors", "observability"},
-    "access": {"errors", "observability"},
+    "access": {"domain", "errors", "observability"},
     "api": {"service", "access", "domain", "errors", "deadline", "observability"},
     # A client of the HTTP API knows nothing of what answers it.
     "client": {"domain", "errors", "observability"},

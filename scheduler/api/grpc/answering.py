@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +24,19 @@ from google.rpc.status_pb2 import Status
 from grpc_status.rpc_status import to_status
 
 from scheduler import errors
+from scheduler.access.doors import Door
+from scheduler.access.roles import ANONYMOUS, Principal, Role
 from scheduler.api.grpc.intake import Intake
 from scheduler.api.grpc.options import GrpcOptions, RpcObserver
 from scheduler.api.grpc.spans import traced
 from scheduler.api.status import grpc_status, retry_after_seconds
 from scheduler.deadline import within
 from scheduler.observability.logging import get_logger
+from scheduler.service.checks import trim
 
 log = get_logger(__name__)
+
+_CREDENTIALS = ("authorization", "x-api-key")
 
 Handler = Callable[[Any], Awaitable[Message]]
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -111,10 +117,21 @@ def detailed_answer(
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC: its handler and the type its request is read as."""
+    """One RPC: its handler, the type its request is read as, and the roles that reach it. `for_node`: the request's
+    `node_id` says for which node the caller speaks."""
 
     handler: Handler
     request_type: type[Message]
+    roles: frozenset[Role]
+    for_node: bool = False
+
+
+_principal: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
+
+
+def caller() -> Principal:
+    """Who made the call that is being answered."""
+    return _principal.get()
 
 
 class Answering:
@@ -137,9 +154,9 @@ class Answering:
                 await self._idle.wait()
 
     def generic_handler(
-        self, service: str, methods: Mapping[str, Method], translate: Translator = plain_answer
+        self, service: str, methods: Mapping[str, Method], door: Door, translate: Translator = plain_answer
     ) -> grpc.GenericRpcHandler:
-        """All methods of one service, by their exact wire names."""
+        """All methods of one service, by their exact wire names, for whom this door lets in."""
         return grpc.method_handlers_generic_handler(
             service,
             {
@@ -147,7 +164,7 @@ class Answering:
                 # is received, so that nobody is served, or held in memory, who is not let in. Bytes in: reading them
                 # is part of the answer, so that garbage has a status and a measurement.
                 name: grpc.stream_unary_rpc_method_handler(
-                    self._traced(f"{service}/{name}", self._answering(name, method, translate)),
+                    self._traced(f"{service}/{name}", self._answering(_Served(name, method, door, translate))),
                     response_serializer=_serialized,
                 )
                 for name, method in methods.items()
@@ -158,13 +175,14 @@ class Answering:
         tracing = self._options.tracing
         return answer if tracing is None else traced(tracing, path, answer)
 
-    def _answering(self, name: str, method: Method, translate: Translator) -> Any:
+    def _answering(self, served: _Served) -> Any:
+        name = served.name
         observe = self._options.observe if name in MEASURED else None
 
         async def answer(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
             self._begun(context)
             with _Measured(name, observe) as measured, within(self._seconds_left(context)):
-                outcome = await self._outcome(name, method, context, translate)
+                outcome = await self._outcome(served, context)
                 if isinstance(outcome, Answer):
                     measured.code = outcome.code
             if isinstance(outcome, Answer):
@@ -184,24 +202,28 @@ class Answering:
         if self._in_flight == 0:
             self._idle.set()
 
-    async def _outcome(
-        self, name: str, method: Method, context: grpc.aio.ServicerContext[Any, Any], translate: Translator
-    ) -> Message | Answer:
+    async def _outcome(self, served: _Served, context: grpc.aio.ServicerContext[Any, Any]) -> Message | Answer:
+        name, method = served.name, served.method
         try:
             if self._leaving:
                 raise errors.Overloaded("draining: this replica is leaving")
             if self._in_flight > self._options.in_flight_max:
                 # Early, so that the caller can go elsewhere: a queue longer than a deadline serves nobody.
                 raise errors.Overloaded("too many calls at once; ask again")
+            principal = served.identify(context)
             async with self._intake.message(context) as frame:
-                return await method.handler(method.request_type.FromString(frame))
+                request = method.request_type.FromString(frame)
+                if method.for_node:
+                    principal.act_for(trim(request.node_id))  # type: ignore[attr-defined]  # so says `for_node`
+                _principal.set(principal)
+                return await method.handler(request)
         except DecodeError:
             # INTERNAL is what grpc-go answers to a frame it cannot read.
             return Answer(grpc.StatusCode.INTERNAL, f"the frame is no {method.request_type.DESCRIPTOR.full_name}")
         except Refused as refused:
             return refused.answer
         except errors.SchedulerError as error:
-            answer = translate(error)
+            answer = served.translate(error)
             if answer.code is grpc.StatusCode.INTERNAL:
                 log.exception("a call failed inside the scheduler", rpc=name)
             return answer
@@ -213,6 +235,28 @@ class Answering:
         # The stubs say float; without a deadline grpc hands out None.
         remaining: float | None = context.time_remaining()
         return self._options.default_deadline_seconds if remaining is None else remaining
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """One RPC as it is served: under which name, to whom, and how its errors are told."""
+
+    name: str
+    method: Method
+    door: Door
+    translate: Translator
+
+    def identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Principal:
+        """Before the message is received. Raises Unauthorized or Forbidden."""
+        if self.door.keys is None:
+            return ANONYMOUS
+        given: dict[str, str] = {}
+        for key, value in context.invocation_metadata() or ():
+            if key in _CREDENTIALS:
+                if key in given:
+                    raise errors.Unauthorized(f"{key} is given twice; send one API key")
+                given[key] = value if isinstance(value, str) else ""
+        return self.door.identify(self.method.roles, *(given.get(key) for key in _CREDENTIALS))
 
 
 def _serialized(message: Message) -> bytes:

@@ -1,8 +1,8 @@
 """Between `scheduler.v1` messages and the domain, in both directions, and nothing else.
 
-What a node reports is taken in, never refused for being odd: figures are held to what the ledger
-can count, descriptive texts are cut to what it keeps, because a report dropped for one absurd
-figure would take the node's sandboxes off the map. What a gateway asks is taken at its word.
+What a node reports is never refused for an odd figure: it is held to what the ledger can count,
+because a report dropped for one would take the node's sandboxes off the map. Everything else is
+cleaned by the services, as for every door. What a gateway asks is taken at its word.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
-from scheduler.domain.limits import SAFE_INTEGER_MAX, TEXT_BYTES_MAX, UINT32_MAX
+from scheduler.domain.limits import SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.node import (
     DiskMetric,
     Heartbeat,
@@ -23,7 +23,8 @@ from scheduler.domain.node import (
 )
 from scheduler.domain.placement import Hint, HintKind
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.service.checks import is_id, trim
+from scheduler.service.checks import trim
+from scheduler.service.reports import SNAPSHOT_FIGURES, held_to_bounds
 
 STATUS_OF = {
     v1.NODE_STATUS_READY: NodeStatus.READY,
@@ -40,8 +41,6 @@ EVENT_TYPE_OF = {
     v1.SANDBOX_EVENT_TYPE_RESUME: SandboxEventType.RESUME,
     v1.SANDBOX_EVENT_TYPE_FORK: SandboxEventType.FORK,
 }
-
-DISKS_MAX = 64
 
 
 # ── from the wire ────────────────────────────────────────────────────────────
@@ -71,27 +70,26 @@ def heartbeat_from(request: v1.HeartbeatRequest) -> Heartbeat:
         node_id=trim(request.node_id),
         service_instance_id=trim(request.service_instance_id),
         cluster_id=trim(request.cluster_id),
-        version=_text(request.version),
-        commit=_text(request.commit),
+        version=request.version,
+        commit=request.commit,
         machine_info=_machine_info_from(request.machine_info) if request.HasField("machine_info") else None,
         snapshot=_snapshot_from(request.snapshot) if request.HasField("snapshot") else None,
-        # An id that nothing could be asked for by is left out; the sandboxes beside it are not.
-        sandbox_ids=tuple(sandbox_id for sandbox_id in request.sandbox_ids if is_id(sandbox_id)),
+        sandbox_ids=tuple(request.sandbox_ids),
         p2p_endpoint=_p2p_endpoint_from(request),
     )
 
 
 def events_from(events: Iterable[v1.SandboxEvent]) -> list[SandboxEvent]:
-    """Events without an id or of a type we do not know say nothing and are left out."""
+    """Events of a type we do not know say nothing and are left out."""
     return [
         SandboxEvent(
-            sandbox_id=trim(event.sandbox_id),
+            sandbox_id=event.sandbox_id,
             event_type=EVENT_TYPE_OF[event.event_type],
             requested_cpu=event.requested_cpu,
-            requested_memory_bytes=_counted(event.requested_memory_bytes),
+            requested_memory_bytes=min(event.requested_memory_bytes, SAFE_INTEGER_MAX),
         )
         for event in events
-        if trim(event.sandbox_id) and event.event_type in EVENT_TYPE_OF
+        if event.event_type in EVENT_TYPE_OF
     ]
 
 
@@ -104,58 +102,27 @@ def _p2p_endpoint_from(request: v1.HeartbeatRequest) -> P2pEndpoint | None:
 
 def _machine_info_from(info: v1.MachineInfo) -> MachineInfo:
     return MachineInfo(
-        cpu_family=_text(info.cpu_family),
-        cpu_model=_text(info.cpu_model),
-        cpu_model_name=_text(info.cpu_model_name),
-        cpu_architecture=_text(info.cpu_architecture),
-        # A template, not a description: half of one is worse than none, so it is never cut.
+        cpu_family=info.cpu_family,
+        cpu_model=info.cpu_model,
+        cpu_model_name=info.cpu_model_name,
+        cpu_architecture=info.cpu_architecture,
         cpu_config_json=info.cpu_config_json,
     )
 
 
 def _snapshot_from(snapshot: v1.NodeSnapshot) -> NodeSnapshot:
-    allocated_memory_bytes = _counted(snapshot.allocated_memory_bytes)
-    return NodeSnapshot(
-        status=STATUS_OF.get(snapshot.status, NodeStatus.CONNECTING),
-        cpu_count=snapshot.cpu_count,
-        memory_total_bytes=_counted(snapshot.memory_total_bytes),
-        allocated_cpu=snapshot.allocated_cpu,
-        allocated_memory_bytes=allocated_memory_bytes,
-        paused_allocated_cpu=snapshot.paused_allocated_cpu,
-        # Ranking adds the two, so their sum must be countable as well.
-        paused_allocated_memory_bytes=min(
-            snapshot.paused_allocated_memory_bytes, SAFE_INTEGER_MAX - allocated_memory_bytes
-        ),
-        cpu_percent=snapshot.cpu_percent,
-        memory_used_bytes=_counted(snapshot.memory_used_bytes),
-        sandbox_count=snapshot.sandbox_count,
-        sandbox_starting_count=snapshot.sandbox_starting_count,
-        paused_sandbox_count=snapshot.paused_sandbox_count,
-        create_successes=_counted(snapshot.create_successes),
-        create_fails=_counted(snapshot.create_fails),
-        reported_at_unix_ms=_counted(snapshot.reported_at_unix_ms),
-        disks=tuple(_disk_from(disk) for disk in snapshot.disks[:DISKS_MAX]),
+    figures = {field: getattr(snapshot, field) for field in SNAPSHOT_FIGURES}
+    return held_to_bounds(
+        NodeSnapshot(
+            status=STATUS_OF.get(snapshot.status, NodeStatus.CONNECTING),
+            disks=tuple(_disk_from(disk) for disk in snapshot.disks),
+            **figures,
+        )
     )
 
 
 def _disk_from(disk: v1.DiskMetric) -> DiskMetric:
-    return DiskMetric(
-        _text(disk.mount_point),
-        _text(disk.device),
-        _text(disk.filesystem_type),
-        _counted(disk.used_bytes),
-        _counted(disk.total_bytes),
-    )
-
-
-def _counted(number: int) -> int:
-    return min(max(number, 0), SAFE_INTEGER_MAX)
-
-
-def _text(text: str) -> str:
-    """The text, cut to what the ledger keeps, never inside a character."""
-    encoded = text.encode()
-    return text if len(encoded) <= TEXT_BYTES_MAX else encoded[:TEXT_BYTES_MAX].decode(errors="ignore")
+    return DiskMetric(disk.mount_point, disk.device, disk.filesystem_type, disk.used_bytes, disk.total_bytes)
 
 
 # ── to the wire ──────────────────────────────────────────────────────────────

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from scheduler.access.doors import Door
 from scheduler.observability.tracing import Tracing
 
 MIB = 1024 * 1024
@@ -29,6 +30,8 @@ class GrpcOptions:
     """`address` is `host:port`; AgentENV's own `:9090` means every interface, port 0 any free one.
 
     `query_only` leaves LookupNode and health, everything else is UNIMPLEMENTED.
+    `door` guards our own services; AgentENV's asks for its keys too only with `keys_for_upstream`. A door that nothing
+    guards does not serve ours.
     `message_bytes_max`: AgentENV's nodes need 4 MiB, a roster of 110,000 ids.
     `in_flight_max`: calls under way at once, of one connection as of all; who comes beyond is told UNAVAILABLE at once.
     `connections_max` None: as many as the process may open. A connection has `handshake_seconds` until it speaks
@@ -38,6 +41,8 @@ class GrpcOptions:
     address: str = "127.0.0.1:9090"
     tls: TlsFiles | None = None
     query_only: bool = False
+    door: Door = field(default_factory=Door)
+    keys_for_upstream: bool = False
     message_bytes_max: int = 4 * MIB
     in_flight_max: int = 1024
     connections_max: int | None = None
@@ -46,6 +51,11 @@ class GrpcOptions:
     default_deadline_seconds: float = 10.0
     observe: RpcObserver | None = None
     tracing: Tracing | None = None
+
+    @property
+    def upstream_door(self) -> Door:
+        """Of the service that AgentENV's clients call, without metadata."""
+        return self.door if self.keys_for_upstream else replace(self.door, keys=None)
 
     @property
     def listen_address(self) -> str:

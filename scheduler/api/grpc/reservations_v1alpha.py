@@ -14,8 +14,9 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 
 from scheduler import errors
+from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.grpc import reservations_codec as codec
-from scheduler.api.grpc.answering import Answer, Method, detailed_answer, invalid, plain_answer
+from scheduler.api.grpc.answering import Answer, Method, caller, detailed_answer, invalid, plain_answer
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.api.status import grpc_status
 from scheduler.domain.reservation import Reservation, ReservationResult
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 SERVICE = "agentenv.scheduler.v1alpha.Reservations"
 
-# Without keys on this port every caller is the same one, as over HTTP without keys.
-CALLER = "anonymous"
-
 
 class ReservationsV1Alpha:
     """Handlers over the service layer; repeating a call that took effect answers `replayed`."""
@@ -38,15 +36,15 @@ class ReservationsV1Alpha:
 
     def methods(self) -> Mapping[str, Method]:
         return {
-            "Reserve": Method(self.reserve, v1alpha.ReserveRequest),
-            "Confirm": Method(self.confirm, v1alpha.ConfirmRequest),
-            "Cancel": Method(self.cancel, v1alpha.CancelRequest),
-            "Renew": Method(self.renew, v1alpha.RenewRequest),
-            "Explain": Method(self.explain, v1alpha.ReserveRequest),
+            "Reserve": Method(self.reserve, v1alpha.ReserveRequest, FOR_GATEWAYS),
+            "Confirm": Method(self.confirm, v1alpha.ConfirmRequest, FOR_GATEWAYS),
+            "Cancel": Method(self.cancel, v1alpha.CancelRequest, FOR_GATEWAYS),
+            "Renew": Method(self.renew, v1alpha.RenewRequest, FOR_GATEWAYS),
+            "Explain": Method(self.explain, v1alpha.ReserveRequest, FOR_GATEWAYS),
         }
 
     async def reserve(self, request: v1alpha.ReserveRequest) -> v1alpha.ReserveResponse:
-        decision = await self._services.placement.schedule(codec.schedule_request_from(request, CALLER))
+        decision = await self._services.placement.schedule(codec.schedule_request_from(request, caller().name))
         return v1alpha.ReserveResponse(
             node=codec.node_to(decision.node),
             strategy=decision.strategy.value,
@@ -57,7 +55,7 @@ class ReservationsV1Alpha:
 
     async def explain(self, request: v1alpha.ReserveRequest) -> v1alpha.ExplainResponse:
         return codec.explanation_to(
-            await self._services.placement.explain(codec.schedule_request_from(request, CALLER))
+            await self._services.placement.explain(codec.schedule_request_from(request, caller().name))
         )
 
     async def confirm(self, request: v1alpha.ConfirmRequest) -> v1alpha.ReservationResponse:
@@ -73,7 +71,7 @@ class ReservationsV1Alpha:
         cause = codec.cancel_cause_from(request)
         if reservation_id:
             return _answer(await self._services.reservations.cancel(reservation_id, request.reason, cause))
-        return _answer(await self._services.reservations.cancel_by_key(CALLER, key, request.reason, cause))
+        return _answer(await self._services.reservations.cancel_by_key(caller().name, key, request.reason, cause))
 
     async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:
         reservation_id = trim(request.reservation_id)

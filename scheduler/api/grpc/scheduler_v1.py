@@ -12,10 +12,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import grpc
+from google.protobuf.message import Message
 
 from scheduler import errors
+from scheduler.access.roles import FOR_GATEWAYS, FOR_NODES, FOR_NODES_AND_GATEWAYS
 from scheduler.api.grpc import codec
-from scheduler.api.grpc.answering import Method, Refused, invalid
+from scheduler.api.grpc.answering import Handler, Method, Refused, invalid
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.deadline import left_ms
 from scheduler.domain.limits import EVENTS_MAX
@@ -42,22 +44,32 @@ class SchedulerV1:
 
     def methods(self, *, query_only: bool = False) -> Mapping[str, Method]:
         """By exact wire name. Query-only replicas know LookupNode alone."""
-        lookup = {"LookupNode": Method(self.lookup_node, v1.LookupNodeRequest)}
-        if query_only:
-            return lookup
-        return lookup | {
-            "Schedule": Method(self.schedule, v1.ScheduleRequest),
-            "ListNodes": Method(self.list_nodes, v1.ListNodesRequest),
-            "RecordAssignment": Method(self.record_assignment, v1.RecordAssignmentRequest),
-            "Heartbeat": Method(self.heartbeat, v1.HeartbeatRequest),
-            "ReportSandboxEvent": Method(self.report_sandbox_event, v1.ReportSandboxEventRequest),
-            "ListObservedNodes": Method(self.list_observed_nodes, v1.ListObservedNodesRequest),
-            "GetNode": Method(self.get_node, v1.GetNodeRequest),
-            "UnregisterNode": Method(self.unregister_node, v1.UnregisterNodeRequest),
-            "ListP2pPeers": Method(self.list_p2p_peers, v1.ListP2pPeersRequest),
-            "RecordP2pArtifact": Method(self.record_p2p_artifact, v1.RecordP2pArtifactRequest),
-            "ForgetP2pArtifact": Method(self.forget_p2p_artifact, v1.ForgetP2pArtifactRequest),
-            "LookupP2pArtifact": Method(self.lookup_p2p_artifact, v1.LookupP2pArtifactRequest),
+        lookup = {"LookupNode": Method(self.lookup_node, v1.LookupNodeRequest, FOR_GATEWAYS)}
+        return lookup if query_only else lookup | self._gateways_methods() | self._nodes_methods()
+
+    def _gateways_methods(self) -> dict[str, Method]:
+        return {
+            "Schedule": Method(self.schedule, v1.ScheduleRequest, FOR_GATEWAYS),
+            "ListNodes": Method(self.list_nodes, v1.ListNodesRequest, FOR_GATEWAYS),
+            "RecordAssignment": Method(self.record_assignment, v1.RecordAssignmentRequest, FOR_GATEWAYS),
+            "ListObservedNodes": Method(self.list_observed_nodes, v1.ListObservedNodesRequest, FOR_GATEWAYS),
+            "GetNode": Method(self.get_node, v1.GetNodeRequest, FOR_GATEWAYS),
+        }
+
+    def _nodes_methods(self) -> dict[str, Method]:
+        of_itself: dict[str, tuple[Handler, type[Message]]] = {
+            "Heartbeat": (self.heartbeat, v1.HeartbeatRequest),
+            "ReportSandboxEvent": (self.report_sandbox_event, v1.ReportSandboxEventRequest),
+            "UnregisterNode": (self.unregister_node, v1.UnregisterNodeRequest),
+            "RecordP2pArtifact": (self.record_p2p_artifact, v1.RecordP2pArtifactRequest),
+            "ForgetP2pArtifact": (self.forget_p2p_artifact, v1.ForgetP2pArtifactRequest),
+        }
+        return {
+            "ListP2pPeers": Method(self.list_p2p_peers, v1.ListP2pPeersRequest, FOR_NODES_AND_GATEWAYS),
+            "LookupP2pArtifact": Method(self.lookup_p2p_artifact, v1.LookupP2pArtifactRequest, FOR_NODES_AND_GATEWAYS),
+        } | {
+            name: Method(handler, request_type, FOR_NODES, for_node=True)
+            for name, (handler, request_type) in of_itself.items()
         }
 
     # ── the gateway's calls ──────────────────────────────────────────────────

@@ -73,12 +73,13 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
     server = grpc.aio.server(options=_channel_arguments(options))
     answering = Answering(options)
     scheduler = scheduler_v1.SchedulerV1(services)
-    handlers = [answering.generic_handler(scheduler_v1.SERVICE, scheduler.methods(query_only=options.query_only))]
-    if not options.query_only:
+    methods = scheduler.methods(query_only=options.query_only)
+    handlers = [answering.generic_handler(scheduler_v1.SERVICE, methods, options.upstream_door)]
+    if not options.query_only and options.door.is_guarded:
         reservations = reservations_v1alpha.ReservationsV1Alpha(services)
         handlers.append(
             answering.generic_handler(
-                reservations_v1alpha.SERVICE, reservations.methods(), reservations_v1alpha.translate
+                reservations_v1alpha.SERVICE, reservations.methods(), options.door, reservations_v1alpha.translate
             )
         )
     server.add_generic_rpc_handlers(handlers)
@@ -119,11 +120,6 @@ def _bind(server: grpc.aio.Server, options: GrpcOptions) -> int:
             port = server.add_secure_port(address, _credentials(options))
     except RuntimeError as error:
         raise ConfigurationError(f"grpc_listen_addr is {options.address!r}; it cannot be bound: {error}") from error
-    if not _is_loopback(address) and (options.tls is None or options.tls.client_ca is None):
-        log.warning(
-            "gRPC asks callers for no credentials and listens beyond loopback; only the network guards it",
-            grpc_listen_addr=options.address,
-        )
     return port
 
 
@@ -134,8 +130,3 @@ def _credentials(options: GrpcOptions) -> grpc.ServerCredentials:
         root_certificates=options.tls.client_ca,
         require_client_auth=options.tls.client_ca is not None,
     )
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    return host in {"localhost", "::1"} or host.startswith("127.") or address.startswith("unix:")

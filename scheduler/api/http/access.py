@@ -1,34 +1,33 @@
-"""Whose call it is, and whether that caller may make it."""
+"""Whose call it is, whether that caller may make it, and whether a browser made it for somebody else."""
 
 from __future__ import annotations
 
 from starlette.requests import Request
 
-from scheduler.access.keys import KeyRing
-from scheduler.access.roles import ANONYMOUS, FOR_EVERYONE, Principal, Role
-from scheduler.errors import Forbidden, Unauthorized
+from scheduler.access.doors import Door
+from scheduler.access.roles import Principal, Role
+from scheduler.errors import InvalidRequest, Unauthorized
 
 
 def identify(request: Request, roles: frozenset[Role]) -> Principal:
-    """The caller. Raises Unauthorized without a key we know, Forbidden when its role does not reach this call.
-
-    Without a key ring everyone is `anonymous` and may do everything: the server then listens on loopback alone."""
-    keys: KeyRing | None = request.scope["app"].state.keys
-    if keys is None or roles == FOR_EVERYONE:
-        return ANONYMOUS
-    presented = _presented_key(request)
-    if presented is None:
-        raise Unauthorized("send an API key as `Authorization: Bearer …` or `X-API-Key`")
-    principal = keys.authenticate(presented)
-    if principal is None:
-        raise Unauthorized("this API key is not known")
-    if principal.role not in roles:
-        raise Forbidden(f"a key of role {principal.role.value} does not reach this call", role=principal.role.value)
-    return principal
+    """The caller. Raises Unauthorized without a key we know, Forbidden when its role does not reach this call."""
+    door: Door = request.scope["app"].state.door
+    try:
+        authorization, api_key = single_header(request, "Authorization"), single_header(request, "X-API-Key")
+    except InvalidRequest as twice:
+        raise Unauthorized(twice.detail) from None
+    return door.identify(roles, authorization, api_key)
 
 
-def _presented_key(request: Request) -> str | None:
-    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and credentials.strip():
-        return credentials.strip()
-    return request.headers.get("x-api-key") or None
+def check_browser(request: Request, door: Door) -> None:
+    """Raises Forbidden for a request that a page of somebody else's made a browser send."""
+    headers = request.headers
+    door.check_browser(headers.get("host"), headers.get("origin"))
+
+
+def single_header(request: Request, name: str) -> str | None:
+    """Its value; None without one. Raises InvalidRequest when it is given twice: which one counts, nobody could say."""
+    given = request.headers.getlist(name)
+    if len(given) > 1:
+        raise InvalidRequest.field(name, f"{len(given)} of them", "given once")
+    return given[0] if given else None

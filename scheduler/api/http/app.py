@@ -14,11 +14,13 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import scheduler
-from scheduler.access.keys import KeyRing
+from scheduler.access.doors import OPEN, Door
+from scheduler.api.http.access import check_browser
 from scheduler.api.http.edge import Edge
 from scheduler.api.http.media import answer, wants_msgpack
 from scheduler.api.http.openapi import document
 from scheduler.api.http.options import HttpOptions
+from scheduler.api.http.route import problem_response
 from scheduler.api.http.routes import (
     artifacts,
     bindings,
@@ -30,6 +32,7 @@ from scheduler.api.http.routes import (
     reservations,
     templates,
 )
+from scheduler.errors import Forbidden
 from scheduler.observability.metrics import PAGE_CONTENT_TYPE
 from scheduler.service import Services
 
@@ -43,11 +46,11 @@ def create_app(
     services: Services,
     *,
     options: HttpOptions | None = None,
-    keys: KeyRing | None = None,
+    door: Door | None = None,
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
-    """The HTTP application over these services. `keys` None: everyone may do everything, so the server
-    must listen on loopback alone. `lifespan` opens and closes what the services stand on."""
+    """The HTTP application over these services. `door` None: everyone may do everything, whoever can reach it.
+    `lifespan` opens and closes what the services stand on."""
     options = options or HttpOptions()
     app = FastAPI(
         title="agentenv-scheduler",
@@ -61,7 +64,7 @@ def create_app(
     )
     app.state.services = services
     app.state.options = options
-    app.state.keys = keys
+    app.state.door = door or OPEN
     for noun in _ROUTERS:
         app.router.routes.extend(noun.router.routes)
     app.add_middleware(Edge, metrics=services.metrics, in_flight_max=options.in_flight_max)
@@ -69,13 +72,19 @@ def create_app(
     return app
 
 
-def create_metrics_app(services: Services) -> ASGIApp:
+def create_metrics_app(services: Services, door: Door = OPEN) -> ASGIApp:
     """Answers every path with the metrics page, as AgentENV's metrics port does."""
 
     async def metrics_app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            page = Response(services.overview.page(), media_type=PAGE_CONTENT_TYPE)
-            await page(scope, receive, send)
+            await metrics_page(Request(scope))(scope, receive, send)
+
+    def metrics_page(request: Request) -> Response:
+        try:
+            check_browser(request, door)
+        except Forbidden as foreign:
+            return problem_response(foreign, request)
+        return Response(services.overview.page(), media_type=PAGE_CONTENT_TYPE)
 
     return metrics_app
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from scheduler.domain.duration import DURATION_FORM, parse_duration_ms
+from scheduler.domain.address import ENDPOINT_PATTERN
+from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_duration_ms
 from scheduler.domain.limits import (
     ID_BYTES_MAX,
     MEMORY_MB_MAX,
@@ -21,7 +22,6 @@ from scheduler.domain.limits import (
     UINT32_MAX,
 )
 from scheduler.service.artifacts import KEY_BYTES_MAX
-from scheduler.service.checks import ENDPOINT_PATTERN
 
 __all__ = ["PAGE_DEFAULT"]
 
@@ -75,6 +75,8 @@ def _duration(value: Any) -> Any:
         duration_ms(value if isinstance(value, str) else "")
     except ValueError:
         raise ValueError(DURATION_FORM) from None
+    if 0 < parse_duration(value) < 1:
+        raise ValueError("a duration of at least 1ms")
     return value
 
 

@@ -27,14 +27,25 @@ def media_type(header: str | None) -> str:
     return "" if header is None else header.partition(";")[0].strip().lower()
 
 
-def body_is_msgpack(content_type: str | None) -> bool:
-    """How a body is written; without a Content-Type it is JSON. Raises UnsupportedMediaType for anything else."""
-    given = media_type(content_type)
-    if given in {"", JSON}:
-        return False
-    if given in _MSGPACK_NAMES:
-        return True
-    raise UnsupportedMediaType(f"send {JSON} or {MSGPACK}", found=given[:100], allowed=[JSON, MSGPACK])
+def body_is_msgpack(request: Request, *, must_say: bool) -> bool:
+    """How a body is written; without a Content-Type it is JSON, unless the caller `must_say`: what a foreign page may
+    send without asking has none of ours. Raises UnsupportedMediaType for anything else."""
+    headers = request.headers.getlist("content-type")
+    given = media_type(headers[0] if headers else None)
+    if len(headers) < 2:
+        if given == JSON or (not given and not must_say):
+            return False
+        if given in _MSGPACK_NAMES:
+            return True
+    found = ", ".join(headers)[:100] or None
+    raise UnsupportedMediaType(f"send Content-Type {JSON} or {MSGPACK}, once", found=found, allowed=[JSON, MSGPACK])
+
+
+def check_encoding(request: Request) -> None:
+    """Raises UnsupportedMediaType for a body that is compressed: it would have to be unpacked before it is bounded."""
+    for encoding in request.headers.getlist("content-encoding"):
+        if encoding.strip().lower() not in {"", "identity"}:
+            raise UnsupportedMediaType("send the body as it is, without Content-Encoding", found=encoding[:100])
 
 
 def wants_msgpack(request: Request) -> bool:
@@ -53,6 +64,7 @@ def wants_msgpack(request: Request) -> bool:
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
     """The whole body, counted as it comes so that nothing larger is ever held. Raises PayloadTooLarge."""
+    check_encoding(request)
     announced = request.headers.get("content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > most_bytes:
         raise _too_large(most_bytes)

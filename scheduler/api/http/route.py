@@ -28,26 +28,27 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from scheduler import deadline
+from scheduler.access.doors import Door
 from scheduler.access.roles import Principal, Role
-from scheduler.api.http.access import identify
-from scheduler.api.http.fields import Body, duration_ms
+from scheduler.api.http.access import check_browser, identify, single_header
+from scheduler.api.http.fields import Body
 from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, wants_msgpack
 from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.problems import ERRORS_SHOWN, invalid_parameter
 from scheduler.api.http.views import reservation_view
 from scheduler.api.status import problem, retry_after_seconds, status_of
-from scheduler.domain.duration import DURATION_FORM
+from scheduler.domain.duration import DURATION_FORM, parse_duration
 from scheduler.domain.reservation import Reservation
-from scheduler.errors import FieldError, Forbidden, InvalidRequest, Malformed, SchedulerError
+from scheduler.errors import FieldError, InvalidRequest, Malformed, SchedulerError
 from scheduler.observability.logging import get_logger
 from scheduler.service import Services
-from scheduler.service.checks import ID_FORM, clean_id, refuse, shown
+from scheduler.service.checks import ID_FORM, clean_id, refuse, shown, trim
 
 log = get_logger("scheduler.http")
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
-TIMEOUT_HEADER = "x-request-timeout"
+TIMEOUT_HEADER = "X-Request-Timeout"
 
 
 class Call(Request):
@@ -66,14 +67,18 @@ class Call(Request):
         return options
 
     @property
+    def door(self) -> Door:
+        door: Door = self.scope["app"].state.door
+        return door
+
+    @property
     def request_id(self) -> str:
         request_id: str = self.scope["request_id"]
         return request_id
 
     def act_for(self, node_id: str) -> None:
         """A key bound to one node speaks for no other. Raises Forbidden."""
-        if not self.principal.may_act_for(node_id):
-            raise Forbidden("this key is bound to another node")
+        self.principal.act_for(trim(node_id))
 
 
 def reach(roles: frozenset[Role]) -> Callable[[Endpoint], Endpoint]:
@@ -133,6 +138,7 @@ class SchedulerRoute(APIRoute):
             call = request if isinstance(request, Call) else Call(request.scope, request.receive)
             call.scope["route_template"] = template
             try:
+                check_browser(call, call.door)
                 call.principal = identify(call, roles)
                 with deadline.within(_seconds_for(call)):
                     arguments = await _read(plan, call)
@@ -172,11 +178,11 @@ def problem_response(error: SchedulerError, request: Request) -> Response:
 def _seconds_for(call: Call) -> float:
     """How long this request may take: the operator's bound, or less when the caller says so."""
     most_ms = call.options.request_timeout_ms
-    wanted = call.headers.get(TIMEOUT_HEADER)
+    wanted = single_header(call, TIMEOUT_HEADER)
     if wanted is None:
         return most_ms / 1000
     try:
-        wanted_ms = duration_ms(wanted)
+        wanted_ms = float(parse_duration(wanted))
     except ValueError:
         raise refuse("X-Request-Timeout", wanted, DURATION_FORM) from None
     if wanted_ms <= 0:
@@ -217,12 +223,12 @@ async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
     if plan.query or (plan.roles and call.scope["query_string"]):
         _read_query(plan, call.query_params, arguments)
     for parameter in plan.headers:
-        given = call.headers.get(parameter.wire_name)
+        given = single_header(call, parameter.wire_name)
         arguments[parameter.name] = parameter.default if given is None else _value(parameter, given)
     if plan.body is not None and plan.body_name is not None:
         raw = await read_body(call, call.options.body_bytes_max)
         if raw:
-            packed = body_is_msgpack(call.headers.get("content-type"))
+            packed = body_is_msgpack(call, must_say=call.door.wary)
             arguments[plan.body_name] = decode(plan.body, raw, packed)
         elif plan.body_required:
             raise Malformed("the body is empty", [FieldError("body", None, "a JSON or MessagePack object")])
@@ -244,7 +250,8 @@ def _read_query(plan: _Plan, given: QueryParams, arguments: dict[str, Any]) -> N
         raise InvalidRequest("not valid: query parameters", wrong[:ERRORS_SHOWN])
     for parameter in plan.query:
         text = given.get(parameter.wire_name, "")
-        if text:
+        # Blank is as good as absent, but for a switch: who names it means something.
+        if text or (isinstance(parameter.default, bool) and parameter.wire_name in given):
             arguments[parameter.name] = _value(parameter, text)
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidRequest.field(parameter.wire_name, None, "present: this parameter is required")

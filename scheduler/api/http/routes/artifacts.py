@@ -10,6 +10,7 @@ from scheduler.api.http.fields import ArtifactName, Body, Id, OptionalId
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.http.views import peers_view
 from scheduler.domain.sandbox import ArtifactKey
+from scheduler.service.checks import trim
 
 router = noun_router("artifacts")
 
@@ -26,7 +27,7 @@ class ArtifactBody(Body):
 async def record_artifact(call: Call, body: ArtifactBody) -> Any:
     call.act_for(body.node_id)
     await call.services.artifacts.record(ArtifactKey(body.cluster_id, body.backend, body.key), body.node_id)
-    return body.model_dump()
+    return {name: trim(value) for name, value in body.model_dump().items()}
 
 
 @router.delete("/v1/artifacts", response_model=ArtifactAnswer, summary="A node can no longer serve an artifact")
@@ -34,7 +35,8 @@ async def record_artifact(call: Call, body: ArtifactBody) -> Any:
 async def forget_artifact(call: Call, cluster_id: Id, backend: Id, key: ArtifactName, node_id: Id) -> Any:
     call.act_for(node_id)
     await call.services.artifacts.forget(ArtifactKey(cluster_id, backend, key), node_id)
-    return {"cluster_id": cluster_id, "backend": backend, "key": key, "node_id": node_id}
+    named = {"cluster_id": cluster_id, "backend": backend, "key": key, "node_id": node_id}
+    return {name: trim(value) for name, value in named.items()}
 
 
 @router.get("/v1/artifacts", response_model=PeersAnswer, summary="Which ready nodes can serve an artifact")

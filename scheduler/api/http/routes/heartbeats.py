@@ -88,7 +88,7 @@ class HeartbeatBody(Body):
     sequence: ByteCount | None = None
     acknowledged_generation: ByteCount | None = None
     snapshot: SnapshotBody | None = None
-    sandbox_ids: list[OptionalId] | None = Field(default=None, max_length=ROSTER_MAX)
+    sandbox_ids: list[str] | None = Field(default=None, max_length=ROSTER_MAX)
     p2p_endpoint: P2pEndpointBody | None = None
 
     def as_heartbeat(self, node_id: str) -> Heartbeat:
@@ -109,7 +109,7 @@ class HeartbeatBody(Body):
 
 
 class SandboxEventBody(Body):
-    sandbox_id: Id
+    sandbox_id: str
     event_type: Literal["create", "delete", "pause", "resume", "fork"]
     requested_cpu: Uint32 = 0
     requested_memory_bytes: ByteCount = 0

@@ -1,0 +1,38 @@
+"""Hosts and endpoints: which of them only this machine reaches, and what a gateway can proxy to."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+
+from scheduler.domain.limits import TEXT_BYTES_MAX
+from scheduler.domain.text import has_unfit_character, trim
+
+# Scheme, host and what may follow. No user and password: an endpoint is shown to everyone who may read nodes.
+ENDPOINT_PATTERN = (
+    r"[Hh][Tt][Tt][Pp][Ss]?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)"
+    r"(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+    r"([/?#][!-~]*)?"
+)
+ENDPOINT_FORM = f"a URL such as http://10.0.0.7:8000, without a user, at most {TEXT_BYTES_MAX} bytes"
+_ENDPOINT = re.compile(ENDPOINT_PATTERN)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches this host. A name other than `localhost` may resolve to anything."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def clean_endpoint(text: str) -> str | None:
+    """The endpoint without white space around it; None when a gateway could not proxy to it.
+
+    It has a scheme, http or https, and a host; a path is kept as a prefix."""
+    trimmed = trim(text)
+    if len(trimmed) > TEXT_BYTES_MAX or has_unfit_character(text) or not _ENDPOINT.fullmatch(trimmed):
+        return None
+    return trimmed

@@ -1,0 +1,152 @@
+"""The two HTTP ports of a replica: the API with its console, and the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import math
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import uvicorn
+
+from scheduler.access.doors import Door
+from scheduler.config import HttpSettings, ListenAddress, TlsSettings
+from scheduler.replica.connections import ConnectionLimits, Connections, Entrance
+from scheduler.replica.heads import BoundedProtocol
+
+if TYPE_CHECKING:
+    from scheduler.service import Services
+
+_BACKLOG = 2048
+# Fewer requests are answered at once than connections are held, so that there is always one to give way.
+_CONNECTIONS_BESIDE_REQUESTS = 16
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the replica, which has more than one door to close."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpListener:
+    """An ASGI application on a socket: uvicorn answers, a door of ours lets in."""
+
+    def __init__(
+        self,
+        name: str,
+        app: Callable[..., Any],
+        bound: tuple[socket.socket, ConnectionLimits],
+        door: Door,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        sock, limits = bound
+        self.name = name
+        self.callers = door.callers
+        host, port = sock.getsockname()[:2]
+        self.address = f"{'https' if tls else 'http'}://{ListenAddress(host, port)}"
+        self._socket = sock
+        self._limits = limits
+        self._connections = Connections(limits.connections_max)
+        protocol = functools.partial(bounded_protocol(), limits=limits, connections=self._connections)
+        self._server = _Server(_uvicorn_config(app, tls, protocol))
+        self._serving: asyncio.Task[None] | None = None
+        self._entrance: Entrance | None = None
+
+    async def start(self) -> None:
+        """Returns when requests are answered."""
+        # Windows' event loop cannot say when somebody knocks: there uvicorn lets in whoever comes.
+        own_entrance = sys.platform != "win32"
+        sockets = [] if own_entrance else [self._socket]
+        self._serving = asyncio.create_task(self._server.serve(sockets=sockets), name=f"{self.name} listener")
+        while not self._server.started:
+            if self._serving.done():
+                await self._serving
+                raise RuntimeError(f"the {self.name} listener ended before it began")
+            await asyncio.sleep(0.01)
+        if own_entrance:
+            tls = self._server.config.ssl
+            self._entrance = Entrance(self._socket, self._connections, self._new_protocol, tls, self._limits)
+            self._entrance.open()
+
+    def _new_protocol(self) -> BoundedProtocol:
+        server = self._server
+        protocol: Any = server.config.http_protocol_class
+        made: BoundedProtocol = protocol(server.config, server.server_state, server.lifespan.state)
+        return made
+
+    async def drain(self) -> None:
+        """`/readyz` tells; nothing to do at the door."""
+
+    async def stop(self, grace_seconds: float) -> None:
+        if self._serving is None:
+            self._socket.close()
+            return
+        if self._entrance is not None:
+            await self._entrance.close()
+        # uvicorn counts whole seconds; 0 would mean that it waits for ever.
+        self._server.config.timeout_graceful_shutdown = max(1, math.ceil(grace_seconds))
+        self._server.should_exit = True
+        await self._serving
+
+
+def bounded_protocol() -> type[BoundedProtocol]:
+    """On httptools where it installs, else on h11."""
+    try:
+        from scheduler.replica.heads_httptools import BoundedHttpTools
+    except ImportError:
+        from scheduler.replica.heads_h11 import BoundedH11
+
+        return BoundedH11
+    return BoundedHttpTools
+
+
+def _uvicorn_config(
+    app: Callable[..., Any], tls: TlsSettings | None, protocol: Callable[..., BoundedProtocol]
+) -> uvicorn.Config:
+    secured: dict[str, Any] = {}
+    if tls is not None:
+        secured = {"ssl_certfile": str(tls.cert_file), "ssl_keyfile": str(tls.key_file)}
+        if tls.client_ca_file is not None:
+            secured |= {"ssl_ca_certs": str(tls.client_ca_file), "ssl_cert_reqs": ssl.CERT_REQUIRED}
+    return uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", protocol),  # uvicorn only calls it
+        log_config=None,  # one pipe for all logs: scheduler.observability.logging
+        access_log=False,  # the HTTP layer logs requests, with their id
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        **secured,
+    )
+
+
+def http_listener(
+    services: Services, settings: HttpSettings, door: Door, bound: tuple[socket.socket, ConnectionLimits]
+) -> HttpListener:
+    """The API and the console."""
+    from scheduler.api.http import HttpOptions, create_app
+
+    _, limits = bound
+    options = HttpOptions(
+        body_bytes_max=settings.body_bytes_max,
+        in_flight_max=min(settings.in_flight_max, limits.connections_max - _CONNECTIONS_BESIDE_REQUESTS),
+        request_timeout_ms=settings.request_timeout_ms,
+        metrics_need_admin=settings.metrics_need_admin,
+    )
+    app = create_app(services, options=options, door=door)
+    return HttpListener("HTTP", app, bound, door, settings.tls)
+
+
+def metrics_listener(services: Services, door: Door, bound: tuple[socket.socket, ConnectionLimits]) -> HttpListener:
+    """Prometheus' page on any path, as AgentENV's scrape configurations expect."""
+    from scheduler.api.http import create_metrics_app
+
+    return HttpListener("metrics", create_metrics_app(services, door), bound, door)

@@ -1,0 +1,93 @@
+"""The one rule of both doors: keys and roles, where nobody is asked, and what browsers may not do for others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scheduler.access import ANONYMOUS, KeyRing, Role, generate_key, hash_key
+from scheduler.access.doors import OPEN, Door
+from scheduler.access.roles import FOR_ADMINS, FOR_EVERYONE, FOR_GATEWAYS
+from scheduler.errors import Forbidden, Unauthorized
+
+KEY = generate_key()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyRing:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": [{"name": "edge", "role": "gateway", "sha256": hash_key(KEY)}]}), "utf-8")
+    return KeyRing(path)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "api_key"),
+    [(f"Bearer {KEY}", None), (f"bearer  {KEY} ", None), (None, KEY), ("Basic eA==", KEY)],
+)
+def test_a_key_is_taken_from_either_place(keys: KeyRing, authorization: str | None, api_key: str | None) -> None:
+    assert Door(keys).identify(FOR_GATEWAYS, authorization, api_key).name == "edge"
+
+
+def test_without_a_known_key_there_is_no_caller(keys: KeyRing) -> None:
+    for given in ((None, None), ("Bearer", None), (None, ""), ("Bearer guessed", None), (None, hash_key(KEY))):
+        with pytest.raises(Unauthorized):
+            Door(keys).identify(FOR_GATEWAYS, *given)
+
+
+def test_a_role_reaches_its_calls_and_no_other(keys: KeyRing) -> None:
+    with pytest.raises(Forbidden):
+        Door(keys).identify(FOR_ADMINS, None, KEY)
+    assert Door(keys).identify(FOR_EVERYONE, None, None) == ANONYMOUS
+    assert Door().identify(FOR_ADMINS, None, "anything").role is Role.ADMIN
+
+
+def test_a_door_beyond_loopback_is_guarded_by_keys_certificates_or_the_operators_word(keys: KeyRing) -> None:
+    beyond = Door(loopback=False)
+    assert not beyond.is_guarded
+    for guarded in (
+        Door(),
+        replace(beyond, keys=keys),
+        replace(beyond, certificates=True),
+        replace(beyond, insecure=True),
+    ):
+        assert guarded.is_guarded
+
+
+def test_the_log_says_who_is_let_in(keys: KeyRing) -> None:
+    assert Door(keys, certificates=True).callers == "by API key and by certificate (mTLS)"
+    assert Door().callers.startswith("anyone")
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8090", "localhost:8090", "LOCALHOST", "[::1]:8090", "127.9.9.9", "a.localhost:1", "ours.test"]
+)
+def test_names_of_this_machine_may_call_a_door_on_loopback(host: str) -> None:
+    Door(hosts=frozenset({"ours.test"})).check_browser(host, f"http://{host}")
+    Door(hosts=frozenset({"ours.test"})).check_browser(host, None)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.test", "127.0.0.1.evil.test", "localhost.evil.test:8090", "127.evil.test", "10.0.0.1", "[::1", ""]
+)
+def test_other_names_were_made_to_point_here(host: str) -> None:
+    with pytest.raises(Forbidden):
+        Door().check_browser(host, None)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.test", "http://localhost:3000", "null", "file://", ""])
+def test_a_page_of_another_origin_may_not_call(origin: str) -> None:
+    for door in (Door(), Door(loopback=False, insecure=True)):
+        with pytest.raises(Forbidden):
+            door.check_browser("localhost:8090", origin)
+
+
+def test_callers_that_are_no_browser_send_neither() -> None:
+    Door().check_browser(None, None)
+
+
+def test_where_keys_are_asked_for_a_page_has_none_to_send(keys: KeyRing) -> None:
+    for door in (Door(keys), OPEN):
+        door.check_browser("scheduler.example:8090", "https://elsewhere.example")
