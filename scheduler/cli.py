@@ -227,9 +227,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(understood, prog_name="agentenv-scheduler")
     except ConfigurationError as error:
-        _fail(error.detail, 2)
+        _fail(error.full_detail, 2)
     except SchedulerError as error:
-        _fail(error.detail, 1)
+        _fail(error.full_detail, 1)
     except BrokenPipeError:
         # Whoever read our output has seen enough; what is left in the buffer must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

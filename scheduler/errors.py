@@ -28,7 +28,7 @@
     ├── DeadlineExceeded          deadline_exceeded
     └── ScriptError               internal           a script and its caller disagree: a defect of ours
 
-`detail` is safe to show to a caller: ids, limits and what was found, never a secret.
+`detail` is safe to show to a caller: ids, limits and what was found, never a secret, nor where the ledger is.
 How a code maps to HTTP and gRPC is decided in `scheduler.api.status` alone.
 """
 
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class SchedulerError(Exception):
@@ -48,6 +48,21 @@ class SchedulerError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.facts: dict[str, Any] = facts
+        self.where = ""
+
+    def at(self, where: str) -> Self:
+        """The same error, told operators with the ledger's address, which is nobody else's business."""
+        self.where = where
+        return self
+
+    def again(self) -> Self:
+        """A new one like it, to be raised once more."""
+        return type(self)(self.detail).at(self.where)
+
+    @property
+    def full_detail(self) -> str:
+        """For the log, the command line, and callers of role admin."""
+        return self.detail.replace("the ledger", f"the ledger at {self.where}", 1) if self.where else self.detail
 
 
 class ConfigurationError(SchedulerError):

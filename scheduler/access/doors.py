@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from scheduler.access.keys import KeyRing
-from scheduler.access.roles import ANONYMOUS, FOR_EVERYONE, Principal, Role
+from scheduler.access.roles import ANONYMOUS, FOR_EVERYONE, NOBODY, Principal, Role
 from scheduler.domain.address import is_loopback
 from scheduler.errors import Forbidden, Unauthorized
 
@@ -53,19 +53,23 @@ class Door:
         return " and ".join(ways) or ANYONE
 
     def identify(self, roles: frozenset[Role], authorization: str | None, api_key: str | None) -> Principal:
-        """The caller of a call that these roles reach; both texts as they came, in header or metadata.
+        """The caller of a call that these roles reach; both texts as they came, in header or metadata. Whoever needs
+        no key is told apart by it all the same, when one is sent.
 
         Raises Unauthorized without a key we know, Forbidden when its role does not reach this call."""
-        if self.keys is None or roles == FOR_EVERYONE:
+        if self.keys is None:
             return ANONYMOUS
         presented = _presented_key(authorization, api_key)
+        if roles == FOR_EVERYONE:
+            known = None if presented is None else self.keys.authenticate(presented)
+            return known or NOBODY
         if presented is None:
             raise Unauthorized("send an API key as `Authorization: Bearer …` or `X-API-Key`")
         principal = self.keys.authenticate(presented)
         if principal is None:
             raise Unauthorized("this API key is not known")
         if principal.role not in roles:
-            raise Forbidden(f"a key of role {principal.role.value} does not reach this call", role=principal.role.value)
+            raise Forbidden(f"a key of role {principal.role} does not reach this call", role=principal.role)
         return principal
 
     def check_browser(self, host: str | None, origin: str | None) -> None:

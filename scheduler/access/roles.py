@@ -29,7 +29,7 @@ class Principal:
     """The owner of a key. `name` stays the same while keys rotate; `node_id` binds a node key to one node."""
 
     name: str
-    role: Role
+    role: Role | None
     node_id: str | None = None
 
     def may_act_for(self, node_id: str) -> bool:
@@ -42,5 +42,7 @@ class Principal:
             raise Forbidden("this key is bound to another node")
 
 
+# Where keys are asked for, somebody without one, at a call that is open to everyone.
+NOBODY = Principal("nobody", None)
 # Without keys everyone on the loopback interface is this one.
 ANONYMOUS = Principal("anonymous", Role.ADMIN)

@@ -128,14 +128,15 @@ def grpc_status(error: errors.SchedulerError) -> tuple[grpc.StatusCode, str]:
     return status.grpc, error.detail if status.grpc_text is None else status.grpc_text
 
 
-def problem(error: errors.SchedulerError) -> dict[str, Any]:
+def problem(error: errors.SchedulerError, *, to_operator: bool = False) -> dict[str, Any]:
     """The members of the `application/problem+json` answer (RFC 9457): the fixed ones, then the facts."""
     status = status_of(error)
+    shown = error.full_detail if to_operator else error.detail
     members: dict[str, Any] = {
         "type": f"urn:agentenv-scheduler:problem:{error.code}",
         "title": status.title,
         "status": status.http,
-        "detail": error.detail if status.shows_detail else "something went wrong on our side; the log has the details",
+        "detail": shown if status.shows_detail else "something went wrong on our side; the log has the details",
         "code": error.code,
     }
     if status.shows_detail:

@@ -87,7 +87,7 @@ class KubernetesDiscovery:
         try:
             client = self._connect()
         except ConfigurationError as error:
-            log.error("no discovery", detail=error.detail)
+            log.error("no discovery", detail=error.full_detail)
             await asyncio.Event().wait()
             return
         async with client, self._watching(client):
@@ -113,7 +113,7 @@ class KubernetesDiscovery:
             self.holds_lease, self._written = False, None
             self._failures += 1
             if self._failures == 1:
-                log.warning("discovered nodes not written; trying again", code=error.code, detail=error.detail)
+                log.warning("discovered nodes not written; trying again", code=error.code, detail=error.full_detail)
         else:
             if self._failures:
                 log.info("discovered nodes can be written again", failures=self._failures)
@@ -202,7 +202,7 @@ class KubernetesDiscovery:
             try:
                 await self._leases.release(LEASE, self._replica_id)
             except SchedulerError as error:
-                log.info("the lease runs out by itself", detail=error.detail)
+                log.info("the lease runs out by itself", detail=error.full_detail)
 
 
 def in_cluster_client() -> ApiClient:

@@ -199,7 +199,7 @@ def check(
     try:
         report = with_ledger(Where(redis_addr, domain, config), check_ledger)
     except SchedulerError as error:
-        typer.echo(f"agentenv-scheduler: {error.detail}", err=True)
+        typer.echo(f"agentenv-scheduler: {error.full_detail}", err=True)
         raise typer.Exit(2) from error
     plain = {
         "ok": report.ok,

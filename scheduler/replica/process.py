@@ -146,7 +146,7 @@ class Replica:
         try:
             await membership.step()
         except SchedulerError as error:
-            log.warning("the ledger is not ready yet; trying on", code=error.code, detail=error.detail)
+            log.warning("the ledger is not ready yet; trying on", code=error.code, detail=error.full_detail)
 
     def _start_chores(self, ledger: Ledger, services: Services) -> None:
         chores = [

@@ -48,7 +48,7 @@ async def keep_doing(chore: Chore) -> None:
         except SchedulerError as error:
             failures += 1
             if failures == 1:
-                log.warning("a chore failed; trying again", chore=chore.name, code=error.code, detail=error.detail)
+                log.warning("a chore failed; trying again", chore=chore.name, code=error.code, detail=error.full_detail)
         except Exception:
             failures += 1
             log.exception("a chore is broken; trying again", chore=chore.name, failures=failures)

@@ -84,7 +84,7 @@ class ReadinessService:
         if isinstance(unusable, CommandsWithheld) and self._ledger.client.withheld is None:
             unusable = None  # granted meanwhile, and proven
         if unusable is not None:
-            raise type(unusable)(unusable.detail)
+            raise unusable.again()
         outcome = self._outcome
         if outcome is not None:
             self._check_refusals()
@@ -110,7 +110,7 @@ class ReadinessService:
         client = self._ledger.client
         for refusal in (client.withheld, client.writes_refused):
             if refusal is not None:
-                raise type(refusal)(refusal.detail)
+                raise refusal.again()
 
     async def _settings_in_force(self) -> dict[str, Any]:
         found = await self._ledger.settings.get()

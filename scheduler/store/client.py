@@ -167,7 +167,7 @@ class StoreClient:
 
     async def _run_once(self, call: _Call, budget: Budget) -> Any:
         sent, forgotten = call, 0
-        forgetful = StoreUnavailable(f"the ledger at {self.address} keeps forgetting scripts; ask again")
+        forgetful = StoreUnavailable("the ledger keeps forgetting scripts; ask again").at(str(self.address))
         while True:
             try:
                 return (await self._attempt(sent, budget))[-1]

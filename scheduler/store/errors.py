@@ -2,7 +2,8 @@
 
 `SCRIPT_ERRORS` maps the codes that scripts raise with `fail('CODE', detail)` to classes; a test holds it to the
 codes the Lua files use. Everything else is told apart by `judge`: can another attempt help (`Verdict.retry`), and
-what is the caller told when it does not (`Verdict.error`). No text made here holds an address's password.
+what is the caller told when it does not (`Verdict.error`). No text made here holds the address,
+which operators alone are told.
 """
 
 from __future__ import annotations
@@ -107,37 +108,43 @@ def judge(error: BaseException, where: str, script: Script | None = None) -> Ver
     """What `error`, met while talking to the ledger at `where` (already redacted), means."""
     if isinstance(error, SchedulerError):
         return Verdict(error)
+    verdict = _judge(error, script)
+    verdict.error.at(where)
+    return verdict
+
+
+def _judge(error: BaseException, script: Script | None) -> Verdict:
     if isinstance(error, TooFewReplicas):
         text = f"written, but fewer than {error.wanted} replicas have it; repeat the same call"
-        return Verdict(StoreUnavailable(f"the ledger at {where}: {text}"), retry=True)
+        return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
     if isinstance(error, AnotherServer):
         text = "another server took over; what it holds is being looked at"
-        return Verdict(StoreUnavailable(f"the ledger at {where}: {text}"), retry=True)
+        return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
     if isinstance(error, UnicodeEncodeError):
         return Verdict(InvalidRequest("a text holds characters that are no valid Unicode"))
     if isinstance(error, redis_errors.AuthenticationError):
-        return Verdict(_refused_login(error, where))
+        return Verdict(_refused_login(error))
     code = _code_of(error)
     if code in _PASSING:
         relocate = code in ("READONLY", "MOVED", "CLUSTERDOWN", "MASTERDOWN", "UNBLOCKED")
         unavailable = WritesRefused if code == "NOREPLICAS" else StoreUnavailable
-        return Verdict(unavailable(f"the ledger at {where}: {_PASSING[code]}"), retry=True, relocate=relocate)
+        return Verdict(unavailable(f"the ledger: {_PASSING[code]}"), retry=True, relocate=relocate)
     if code in _LASTING:
         error_class, text = _LASTING[code]
-        return Verdict(error_class(f"the ledger at {where}: {text}{_withheld(error, code, script)}"))
+        return Verdict(error_class(f"the ledger: {text}{_withheld(error, code, script)}"))
     if isinstance(error, redis_errors.ResponseError):
-        return _judge_reply(error, where, script)
+        return _judge_reply(error, script)
     if isinstance(error, redis_errors.DataError):
         return Verdict(ScriptError(f"{_named(script)}an argument is neither text, number nor bytes"))
     if isinstance(error, redis_errors.InvalidResponse):
-        return Verdict(StoreUnusable(f"what answers at {where} does not speak Redis"))
+        return Verdict(StoreUnusable("the ledger does not speak Redis"))
     if _is_certificate_error(error):
-        return Verdict(StoreUnusable(f"the ledger at {where}: its TLS certificate is not trusted"))
+        return Verdict(StoreUnusable("the ledger: its TLS certificate is not trusted"))
     if isinstance(error, TimeoutError | redis_errors.TimeoutError):
-        return Verdict(StoreUnavailable(f"the ledger at {where} did not answer in time"), retry=True, relocate=True)
+        return Verdict(StoreUnavailable("the ledger did not answer in time"), retry=True, relocate=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.RedisClusterException | OSError):
         text = "accepts no more clients" if _MAX_CLIENTS in str(error) else "cannot be reached"
-        return Verdict(StoreUnavailable(f"the ledger at {where} {text}"), retry=True, relocate=True)
+        return Verdict(StoreUnavailable(f"the ledger {text}"), retry=True, relocate=True)
     return Verdict(ScriptError(f"{_named(script)}unexpected {type(error).__name__}"))
 
 
@@ -161,7 +168,7 @@ def _code_of(error: BaseException) -> str:
     return wrapped[1] if wrapped and wrapped[1] in {**_PASSING, **_LASTING} else ""
 
 
-def _judge_reply(error: redis_errors.ResponseError, where: str, script: Script | None) -> Verdict:
+def _judge_reply(error: redis_errors.ResponseError, script: Script | None) -> Verdict:
     text = str(error)
     code, _, detail = text.partition(" ")
     if code in SCRIPT_ERRORS:
@@ -171,7 +178,7 @@ def _judge_reply(error: redis_errors.ResponseError, where: str, script: Script |
             detail = f"{_named(script)}{detail}"
         return Verdict(error_class(detail or code.lower()))
     if script is None:
-        return Verdict(ScriptError(f"the ledger at {where} refused a command: {text}"))
+        return Verdict(ScriptError(f"the ledger refused a command: {text}"))
     return Verdict(ScriptError(f"{_named(script)}{_placed(text, script)}"))
 
 
@@ -202,13 +209,13 @@ def _withheld(error: BaseException, code: str, script: Script | None) -> str:
     return f" ({origin})" if origin else ""
 
 
-def _refused_login(error: BaseException, where: str) -> StoreUnusable:
+def _refused_login(error: BaseException) -> StoreUnusable:
     text = str(error).lower()
     if "authentication required" in text or "noauth" in text:
-        return StoreUnusable(f"the ledger at {where}: {_LASTING['NOAUTH'][1]}")
+        return StoreUnusable(f"the ledger: {_LASTING['NOAUTH'][1]}")
     if "without any password" in text or "no password is set" in text:
-        return StoreUnusable(f"the ledger at {where}: a password is configured, but the server has none")
-    return StoreUnusable(f"the ledger at {where}: {_LASTING['WRONGPASS'][1]}")
+        return StoreUnusable("the ledger: a password is configured, but the server has none")
+    return StoreUnusable(f"the ledger: {_LASTING['WRONGPASS'][1]}")
 
 
 def _is_certificate_error(error: BaseException | None) -> bool:

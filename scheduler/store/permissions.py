@@ -85,9 +85,9 @@ async def prove_commands(client: StoreClient, keys: Keys) -> None:
     withheld = [codec.text(name).lower() for name in reply[1:]]
     if withheld:
         raise CommandsWithheld(
-            f"the ledger at {client.address}: the server's ACL withholds {', '.join(withheld)}; "
+            f"the ledger: the server's ACL withholds {', '.join(withheld)}; "
             "docs/security.md lists what the scheduler needs"
-        )
+        ).at(str(client.address))
 
 
 async def try_commands(client: StoreClient, keys: Keys) -> None:

@@ -54,6 +54,6 @@ def check_fit(server: Mapping[str, str], replication: Mapping[str, str], where: 
     found = server.get("redis_version", "")
     version = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if version < OLDEST_REDIS:
-        raise StoreUnusable(f"the ledger at {where} runs Redis {found or '(unknown)'}; 6.2 or later is needed")
+        raise StoreUnusable(f"the ledger runs Redis {found or '(unknown)'}; 6.2 or later is needed").at(where)
     if replication.get("role") in ("slave", "replica"):
-        raise StoreUnusable(f"the ledger at {where} is a read-only replica; give the primary's address")
+        raise StoreUnusable("the ledger is a read-only replica; give the primary's address").at(where)

@@ -13,6 +13,7 @@ from scheduler.access import KeyRing, generate_key, hash_key
 from scheduler.access.doors import Door
 from scheduler.api.http import HttpOptions
 from scheduler.domain.placement import ScheduleRequest
+from scheduler.errors import StoreUnavailable
 from scheduler.service import build_services
 from tests.http.conftest import open_client
 from tests.support.fake_ledger import FakeLedger
@@ -114,3 +115,26 @@ async def test_the_caller_of_a_reservation_is_the_name_of_its_key(guarded: httpx
     (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
     assert isinstance(request, ScheduleRequest)
     assert request.caller == "edge"
+
+
+AWAY = StoreUnavailable("the ledger cannot be reached").at("redis://scheduler:***@10.9.8.7:6379")
+
+
+@pytest.mark.parametrize("role", ["gateway", "node", None, "guessed"])
+@pytest.mark.parametrize("path", ["/readyz", "/v1/artifacts?cluster_id=c&backend=b&key=k"])
+async def test_where_the_ledger_is_only_operators_learn(
+    guarded: httpx.AsyncClient, fake: FakeLedger, role: str | None, path: str
+) -> None:
+    fake.fails = AWAY
+    headers = {} if role is None else {"X-API-Key": KEYS.get(role, role)}
+    answer = await guarded.get(path, headers=headers)
+    assert answer.status_code in {401, 503}
+    assert "10.9.8.7" not in answer.text
+    assert "scheduler:" not in answer.json()["detail"]
+    told = await guarded.get(path, headers={"X-API-Key": KEYS["admin"]})
+    assert told.json()["detail"] == "the ledger at redis://scheduler:***@10.9.8.7:6379 cannot be reached"
+
+
+async def test_who_may_do_everything_is_an_operator(fake: FakeLedger, fake_api: httpx.AsyncClient) -> None:
+    fake.fails = AWAY
+    assert "10.9.8.7" in (await fake_api.get("/readyz")).json()["detail"]

@@ -158,7 +158,7 @@ class SchedulerV1:
         except (errors.NotFound, errors.InvalidRequest, errors.Conflict) as error:
             log.debug("sandbox events were not counted", node_id=node_id, detail=error.detail)
         except errors.SchedulerError as error:
-            log.warning("sandbox events were lost", node_id=node_id, detail=error.detail)
+            log.warning("sandbox events were lost", node_id=node_id, detail=error.full_detail)
         return v1.ReportSandboxEventResponse()
 
     async def unregister_node(self, request: v1.UnregisterNodeRequest) -> v1.UnregisterNodeResponse:

@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 
 from scheduler import deadline
 from scheduler.access.doors import Door
-from scheduler.access.roles import Principal, Role
+from scheduler.access.roles import NOBODY, Principal, Role
 from scheduler.api.http.access import check_browser, identify, single_header
 from scheduler.api.http.fields import Body
 from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, wants_msgpack
@@ -54,7 +54,7 @@ TIMEOUT_HEADER = "X-Request-Timeout"
 class Call(Request):
     """One request on its way to an endpoint, with what the application lends it."""
 
-    principal: Principal
+    principal: Principal = NOBODY
 
     @property
     def services(self) -> Services:
@@ -145,8 +145,8 @@ class SchedulerRoute(APIRoute):
                     content = await endpoint(call, **arguments)
             except SchedulerError as error:
                 if not status_of(error).shows_detail:
-                    log.exception("a call failed inside the scheduler", route=template, detail=error.detail)
-                return problem_response(error, call)
+                    log.exception("a call failed inside the scheduler", route=template, detail=error.full_detail)
+                return problem_response(error, call, to_operator=call.principal.role is Role.ADMIN)
             if isinstance(content, Response):
                 return content
             return answer(content, packed=wants_msgpack(call))
@@ -159,8 +159,8 @@ def noun_router(noun: str) -> APIRouter:
     return APIRouter(route_class=SchedulerRoute, tags=[noun], responses=PROBLEM_RESPONSES)
 
 
-def problem_response(error: SchedulerError, request: Request) -> Response:
-    """The answer to an error, in the form the caller reads."""
+def problem_response(error: SchedulerError, request: Request, *, to_operator: bool = False) -> Response:
+    """The answer to an error, in the form the caller reads, with where the ledger is for operators alone."""
     status = status_of(error)
     headers: dict[str, str] = {}
     pause = retry_after_seconds(error)
@@ -168,7 +168,7 @@ def problem_response(error: SchedulerError, request: Request) -> Response:
         headers["Retry-After"] = str(int(pause))  # the header knows whole seconds only
     if status.http == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="agentenv-scheduler"'
-    members = problem(error)
+    members = problem(error, to_operator=to_operator)
     recorded = members.get("reservation")
     if isinstance(recorded, Reservation):
         members["reservation"] = reservation_view(recorded)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.access import ANONYMOUS, KeyRing, Role, generate_key, hash_key
+from scheduler.access import KeyRing, Role, generate_key, hash_key
 from scheduler.access.doors import OPEN, Door
-from scheduler.access.roles import FOR_ADMINS, FOR_EVERYONE, FOR_GATEWAYS
+from scheduler.access.roles import FOR_ADMINS, FOR_EVERYONE, FOR_GATEWAYS, NOBODY
 from scheduler.errors import Forbidden, Unauthorized
 
 KEY = generate_key()
@@ -40,7 +40,8 @@ def test_without_a_known_key_there_is_no_caller(keys: KeyRing) -> None:
 def test_a_role_reaches_its_calls_and_no_other(keys: KeyRing) -> None:
     with pytest.raises(Forbidden):
         Door(keys).identify(FOR_ADMINS, None, KEY)
-    assert Door(keys).identify(FOR_EVERYONE, None, None) == ANONYMOUS
+    assert Door(keys).identify(FOR_EVERYONE, None, None) == Door(keys).identify(FOR_EVERYONE, None, "guessed") == NOBODY
+    assert Door(keys).identify(FOR_EVERYONE, None, KEY).name == "edge"
     assert Door().identify(FOR_ADMINS, None, "anything").role is Role.ADMIN
 
 

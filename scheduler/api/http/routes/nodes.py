@@ -81,7 +81,7 @@ async def delete_node(
     call.act_for(node_id)
     if remove:
         if call.principal.role is not Role.ADMIN:
-            raise Forbidden("only a key of role admin removes a node from the list", role=call.principal.role.value)
+            raise Forbidden("only a key of role admin removes a node from the list", role=call.principal.role)
         if service_instance_id is not None:
             raise InvalidRequest.field("service_instance_id", service_instance_id, "absent when remove is true")
         await call.services.nodes.remove(node_id)
