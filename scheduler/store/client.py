@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from redis.asyncio.connection import ConnectionPool
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import NoScriptError, RedisError
 
 from scheduler.cancellation import heed_cancellation
@@ -294,13 +294,22 @@ class StoreClient:
                 pool = met.pool = await self._topology.pool_for(call.key)
                 connection = await connection_of(pool)
                 try:
-                    self.guard.check(connection)
+                    await self._check(connection)
                     replies = await replies_to(connection, call.commands)
                     if call.wait_replicas and call.key:
                         await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
                 finally:
                     await give_back(pool, connection)
         return replies
+
+    async def _check(self, connection: AbstractConnection) -> None:
+        """Raises AnotherServer. A server that goes on with another history keeps its connections: what this one heard
+        at its beginning may be over, so it begins anew when it is used next."""
+        try:
+            self.guard.check(connection)
+        except AnotherServer:
+            await connection.disconnect(nowait=True)
+            raise
 
     @asynccontextmanager
     async def _turn(self, budget: Budget) -> AsyncIterator[None]:

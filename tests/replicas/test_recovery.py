@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from scheduler.replica.membership import Membership
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger, open_ledger
 from tests.replicas.conftest import StartServer
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, free_port
 
 ONE_CPU = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, cpu_count=1, memory_mb=1))
 NODE = NodeAddress("node-a", "http://10.0.0.7:8000")
@@ -115,6 +116,22 @@ async def test_nothing_is_answered_by_another_server_before_the_replica_has_look
     await member.join()
     assert not member.ledger.client.guard.distrusted.is_set()
     await member.place()
+
+
+async def test_connections_of_before_are_no_obstacle_when_the_same_server_goes_on_with_another_history(
+    server: RedisServer, members: Members
+) -> None:
+    """It was a replica for a moment: its process and its connections live on, and what they heard of it is over."""
+    member = await members.new("one")
+    await member.join()
+    await member.report()
+    await asyncio.gather(*(member.place() for _ in range(6)))
+    with server.client() as admin:
+        admin.replicaof("127.0.0.1", str(free_port()))
+        admin.replicaof("NO", "ONE")
+    await member.join()
+    with deadline.within(5):
+        await asyncio.gather(*(member.report() for _ in range(8)))
 
 
 async def test_a_tool_that_never_joined_is_not_held_back(server: RedisServer, members: Members) -> None:
