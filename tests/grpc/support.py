@@ -68,8 +68,10 @@ class Port:
 
 
 def scripted_services() -> SimpleNamespace:
-    names = ("placement", "nodes", "reservations", "bindings", "artifacts")
-    return SimpleNamespace(**{name: Scripted() for name in names})
+    names = ("placement", "nodes", "reservations", "bindings", "artifacts", "readiness")
+    services = SimpleNamespace(**{name: Scripted() for name in names})
+    services.readiness.answers("check", None)
+    return services
 
 
 @asynccontextmanager

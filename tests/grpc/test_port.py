@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from scheduler import errors
 from scheduler.api.grpc import GrpcOptions, create_server, health_probe
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
+from scheduler.api.grpc.health import Health
 from scheduler.deadline import left_ms
 from scheduler.domain.node import HeartbeatResult, NodeAddress
 from scheduler.domain.sandbox import Binding
@@ -49,6 +50,44 @@ async def test_health_serves_the_empty_name_and_the_service_until_told_otherwise
     assert await health_of(port, "") == NOT_SERVING
     assert await health_of(port, "scheduler.v1.Scheduler") == NOT_SERVING
     assert await still_answers(port), "a draining server still answers what reaches it"
+
+
+async def test_readiness_is_what_readyz_says(port: Port) -> None:
+    assert await health_of(port, "readiness") == SERVING
+    port.services.readiness.fails("check", errors.StoreUnavailable("the ledger cannot be reached"))
+    assert await health_of(port, "readiness") == NOT_SERVING
+    assert await health_of(port, "") == SERVING, "the port answers all the same"
+    port.services.readiness.answers("check", None)
+    assert await health_of(port, "readiness") == SERVING
+    await port.server.set_not_serving()
+    assert await health_of(port, "readiness") == NOT_SERVING
+
+
+async def test_who_watches_readiness_hears_of_a_change() -> None:
+    answers = iter([None, None, errors.StoreUnavailable("away")])
+
+    async def check() -> None:
+        found = next(answers, None)
+        if found is not None:
+            raise found
+
+    class Watcher:
+        told: list[int]
+
+        def __init__(self) -> None:
+            self.told = []
+
+        async def write(self, response: health_pb2.HealthCheckResponse) -> None:
+            self.told.append(int(response.status))
+            if len(self.told) == 3:
+                raise asyncio.CancelledError
+
+    watcher = Watcher()
+    health = Health(check, watch_seconds=0)
+    await health.serve("")
+    with pytest.raises(asyncio.CancelledError):
+        await health.Watch(health_pb2.HealthCheckRequest(service="readiness"), watcher)  # type: ignore[arg-type]
+    assert watcher.told == [SERVING, NOT_SERVING, SERVING]
 
 
 async def test_calls_under_way_finish_during_a_graceful_stop() -> None:

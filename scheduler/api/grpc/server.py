@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2_grpc
 
 from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
 from scheduler.api.grpc.answering import Answering
+from scheduler.api.grpc.health import Health
 from scheduler.api.grpc.options import GrpcOptions
 from scheduler.api.grpc.sockets import cut_connections
 from scheduler.errors import ConfigurationError
@@ -24,27 +25,22 @@ METADATA_BYTES_MAX = 16 * 1024
 # grpc-go's clients ping every ten seconds at most, without calls every five minutes.
 PING_INTERVAL_MS_MIN = 10_000
 
-# What health probes may ask for; the empty name is what grpc_health_probe asks without options.
+# Beside `readiness`; the empty name is what grpc_health_probe asks without options.
 _HEALTH_NAMES = ("", scheduler_v1.SERVICE)
 
 
 class GrpcServer:
-    """A `grpc.aio.Server` that knows its port and says NOT_SERVING before it stops.
+    """A `grpc.aio.Server` that knows its port and says NOT_SERVING before it stops."""
 
-    Health is SERVING from the start, before any node is known: this port answers, whatever the
-    fleet looks like. `/readyz` is what tells whether the ledger can be reached.
-    """
-
-    def __init__(self, server: grpc.aio.Server, port: int, answering: Answering) -> None:
+    def __init__(self, server: grpc.aio.Server, port: int, answering: Answering, health: Health) -> None:
         self.server = server
         self.port = port
         self._answering = answering
-        self._health = health.aio.HealthServicer()
+        self._health = health
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
 
     async def start(self) -> None:
-        for name in _HEALTH_NAMES:
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.serve(*_HEALTH_NAMES)
         await self.server.start()
 
     async def set_not_serving(self) -> None:
@@ -83,7 +79,7 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
             )
         )
     server.add_generic_rpc_handlers(handlers)
-    return GrpcServer(server, _bind(server, options), answering)
+    return GrpcServer(server, _bind(server, options), answering, Health(services.readiness.check))
 
 
 def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
