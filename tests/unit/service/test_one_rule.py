@@ -120,6 +120,14 @@ def accepted_by_api(endpoint: str) -> bool:
         ("http://a:8000\n", False),
         ("http://" + "a" * TEXT_BYTES_MAX, False),
         ("10.0.0.7:8000", False),
+        ("http://[::ffff:10.0.0.7]:8000", True),
+        ("http://a/b%20c?d=/e?#f", True),
+        ("http://[5]", False),
+        ("http://[10.0.0.7]:8000", False),
+        ("http://[fd00:7]", False),
+        ("http://a/%zz", False),
+        ("http://a/[b]", False),
+        ("http://a#b#c", False),
     ],
 )
 def test_configuration_and_api_take_the_same_endpoints(endpoint: str, fine: bool) -> None:
