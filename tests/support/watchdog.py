@@ -67,8 +67,11 @@ class Watchdog:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """What is left to do, until the process has ended, belongs to the last test."""
-        if self._last is not None:
+        """What is left to do, until the process has ended, belongs to the last test.
+
+        A worker of pytest-xdist has nothing left to do: it waits for the others, however long their tests take,
+        and is ended by the controller."""
+        if self._last is not None and not hasattr(self._config, "workerinput"):
             self._arm(f"after the last test, {self._last[0]}", self._last[1])
 
     def _arm(self, what: str, seconds: float) -> None:

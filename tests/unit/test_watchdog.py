@@ -92,6 +92,14 @@ def test_a_hang_after_the_last_test_is_told_with_its_name(tmp_path: Path) -> Non
     assert "HUNG for more than 1 s: after the last test, test_it.py::test_hangs" in ended.stderr
 
 
+def test_a_worker_that_waits_for_the_others_does_not_hang(tmp_path: Path) -> None:
+    # The worker without the long test is done at once, and then waits for longer than its own last test might take.
+    long = "@pytest.mark.timeout(60)\ndef test_hangs(): time.sleep(4)"
+    ended = run(tmp_path, long, "-p", "xdist", "-n", "2", "--dist", "worksteal", seconds=2)
+    assert "3 passed" in ended.stdout
+    assert "HUNG" not in ended.stderr
+
+
 def test_processes_of_a_hanging_test_are_ended_with_it(tmp_path: Path) -> None:
     # It holds the pipe that `run` reads to the end.
     sleeps = "[sys.executable, '-c', 'import time; time.sleep(50)']"
