@@ -26,6 +26,8 @@ def keys(tmp_path: Path) -> KeyRing:
 @pytest.mark.parametrize(
     ("authorization", "api_key"),
     [(f"Bearer {KEY}", None), (f"bearer  {KEY} ", None), (None, KEY), ("Basic eA==", KEY)],
+    # Names that are the same in every process of pytest-xdist, which the key is not.
+    ids=["bearer", "bearer in lower case with spaces", "x-api-key", "x-api-key beside another scheme"],
 )
 def test_a_key_is_taken_from_either_place(keys: KeyRing, authorization: str | None, api_key: str | None) -> None:
     assert Door(keys).identify(FOR_GATEWAYS, authorization, api_key).name == "edge"
