@@ -56,13 +56,15 @@ class _Entry:
 class KeyRing:
     """The keys of one file. A file that turns out broken later changes nothing: the last good keys stay."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raises ConfigurationError when the file cannot be read or says something impossible."""
+    def __init__(self, path: Path, clock: Callable[[], float] | None = time.monotonic) -> None:
+        """`clock` None: it is read again by `reload` alone.
+
+        Raises ConfigurationError when the file cannot be read or says something impossible."""
         self._path = path
         self._clock = clock
         self._stamp = self._stamp_now()
         self._entries = _read(path)
-        self._looked_at = clock()
+        self._looked_at = 0.0 if clock is None else clock()
 
     def authenticate(self, key: str) -> Principal | None:
         """Whose key this is. Takes as long for a wrong key as for a right one."""
@@ -74,7 +76,17 @@ class KeyRing:
                 found = entry.principal
         return found
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def reload(self) -> None:
+        """Take over what the file says now. Raises ConfigurationError, and then the keys stay."""
+        self._entries = _read(self._path)
+
     def _reload_when_changed(self) -> None:
+        if self._clock is None:
+            return
         now = self._clock()
         if now - self._looked_at < _LOOK_AGAIN_SECONDS:
             return
@@ -84,7 +96,7 @@ class KeyRing:
             return
         self._stamp = stamp
         try:
-            self._entries = _read(self._path)
+            self.reload()
         except ConfigurationError as error:
             log.error("API keys not reloaded, the previous ones stay", detail=error.detail)
         else:

@@ -6,11 +6,12 @@ broken key with its value, where that came from, and what would be allowed.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from scheduler.config.assemble import assemble
 from scheduler.config.checks import contradictions
@@ -41,14 +42,21 @@ class DescribedKey:
     source: str
 
 
+def _not_loaded() -> NoReturn:
+    raise ConfigurationError("these settings were not loaded from anywhere")
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """`settings`, and how they came about. `warnings` are sentences for the start-up log."""
+    """`settings`, and how they came about. `warnings` are sentences for the start-up log; `reread` loads them anew from
+    the same `file`, options and environment."""
 
     settings: Settings
     values: Mapping[str, Any]
     sources: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    file: Path | None = None
+    reread: Callable[[], Configuration] = field(default=_not_loaded, compare=False)
 
     def describe(self) -> Iterator[DescribedKey]:
         for path, key in KEYS.items():
@@ -75,7 +83,16 @@ def load_configuration(
     problems += [_unknown(path) for path in options or () if path not in KEYS]
     if problems:
         raise _configuration_error(problems)
-    return Configuration(assemble(values), values, sources, tuple(suspicious_members(document)))
+    return Configuration(
+        assemble(values),
+        values,
+        sources,
+        tuple(suspicious_members(document)),
+        Path(file_name) if file_name else None,
+        functools.partial(
+            load_configuration, config_file=file_name or None, options=options, environment=dict(variables)
+        ),
+    )
 
 
 def load_settings(

@@ -69,6 +69,11 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None) -> No
     _tame_libraries()
 
 
+def set_level(level: str) -> None:
+    """From now on, for a process that logs already."""
+    logging.getLogger().setLevel(level.upper())
+
+
 def _processors() -> list[Any]:
     return [
         structlog.contextvars.merge_contextvars,

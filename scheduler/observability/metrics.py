@@ -122,6 +122,11 @@ class Metrics:
         self._store_errors = counters(
             "agentenv_scheduler_store_errors_total", "Ledger calls that failed, by error code", ("operation", "code")
         )
+        self._reloads = counters(
+            "agentenv_scheduler_reloads_total",
+            "Files read anew while running: done, or failed and the former content kept",
+            ("what", "result"),
+        )
         self._refusals = counters(
             "agentenv_scheduler_refusals_total",
             "Placements refused, by the reason that kept out the most nodes",
@@ -211,6 +216,10 @@ class Metrics:
 
     def count_conflict(self, call: str) -> None:
         self._conflicts[(call,)].inc()
+
+    def count_reload(self, what: str, result: str) -> None:
+        """`what` names the files, `result` is done or failed."""
+        self._reloads[what, result].inc()
 
     def count_degraded(self) -> None:
         self._degraded.inc()

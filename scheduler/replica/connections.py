@@ -102,7 +102,8 @@ class Entrance:
     """Takes connections in from a listening socket and hands each to a `Connection` of its own.
 
     The event loop's own servers accept all that are waiting in one go and ask nobody, which a flood turns into a
-    process without descriptors; here it is one in each turn of the loop, when `connections` has a place for it."""
+    process without descriptors; here it is one in each turn of the loop, when `connections` has a place for it.
+    `tls` may be replaced: it is for those that come from then on."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class Entrance:
         self._listening = listening
         self._connections = connections
         self._make_connection = make_connection
-        self._tls = tls
+        self.tls = tls
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._openings: dict[asyncio.Task[None], Connection] = {}
@@ -151,7 +152,7 @@ class Entrance:
         if len(self._connections) >= self._connections.most:
             self._warn("as many connections as are allowed are open", connections_max=self._connections.most)
         if not self._connections.has_way():
-            _turn_away(sock, with_words=self._tls is None)
+            _turn_away(sock, with_words=self.tls is None)
             return
         sock.setblocking(False)
         with contextlib.suppress(OSError):
@@ -165,10 +166,10 @@ class Entrance:
 
     async def _hand_over(self, sock: socket.socket, connection: Connection) -> None:
         patience: dict[str, float] = {}
-        if self._tls is not None:
+        if self.tls is not None:
             patience = dict.fromkeys(("ssl_handshake_timeout", "ssl_shutdown_timeout"), self._limits.head_seconds)
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock, ssl=self._tls, **patience)
+            await self._loop.connect_accepted_socket(lambda: connection, sock, ssl=self.tls, **patience)
         except (OSError, ssl.SSLError) as error:
             log.debug("a connection ended before it began", error=str(error))
             self._connections.lost(connection)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.access.doors import Door
-from scheduler.config import GrpcSettings, ListenAddress, Settings
+from scheduler.config import GrpcSettings, ListenAddress, Settings, TlsSettings
+from scheduler.errors import ConfigurationError
 from scheduler.observability.logging import get_logger
+from scheduler.replica.reload import Source, server_context, tls_files
 
 if TYPE_CHECKING:
-    from scheduler.api.grpc import GrpcOptions
+    from scheduler.api.grpc import GrpcOptions, TlsFiles
     from scheduler.api.grpc.server import GrpcServer
     from scheduler.service import Services
 
@@ -23,11 +25,20 @@ class GrpcListener:
 
     def __init__(self, server: GrpcServer, settings: GrpcSettings, door: Door) -> None:
         self._server = server
+        self._tls = settings.tls
+        self.sources: tuple[Source, ...] = (
+            () if settings.tls is None else (Source("grpc_tls", tls_files(settings.tls), self._renew_certificates),)
+        )
         self.address = str(ListenAddress(settings.listen.host, server.port))
         self.callers = door.callers
 
     async def start(self) -> None:
         await self._server.start()
+
+    def _renew_certificates(self) -> None:
+        """For connections that come from now on."""
+        assert self._tls is not None  # noqa: S101  else there is no such source
+        self._server.renew_certificates(_read_tls(self._tls))
 
     async def drain(self) -> None:
         await self._server.set_not_serving()
@@ -38,20 +49,12 @@ class GrpcListener:
 
 def grpc_listener(services: Services, all_settings: Settings, door: Door, connections_max: int) -> GrpcListener:
     """Bound to its port."""
-    from scheduler.api.grpc import GrpcOptions, TlsFiles, create_server
+    from scheduler.api.grpc import GrpcOptions, create_server
 
     settings, http = all_settings.grpc, all_settings.http
-    tls = None
-    if settings.tls is not None:
-        client_ca = settings.tls.client_ca_file
-        tls = TlsFiles(
-            settings.tls.cert_file.read_bytes(),
-            settings.tls.key_file.read_bytes(),
-            client_ca.read_bytes() if client_ca else None,
-        )
     options = GrpcOptions(
         address=str(settings.listen),
-        tls=tls,
+        tls=None if settings.tls is None else _read_tls(settings.tls),
         door=door,
         keys_for_upstream=settings.api_keys,
         query_only=all_settings.replica.query_only,
@@ -66,6 +69,18 @@ def grpc_listener(services: Services, all_settings: Settings, door: Door, connec
     listener = GrpcListener(create_server(services, options), settings, options.upstream_door)
     _warn_of_what_is_open(settings, options)
     return listener
+
+
+def _read_tls(tls: TlsSettings) -> TlsFiles:
+    """Raises ConfigurationError for files that no connection could be made with."""
+    from scheduler.api.grpc import TlsFiles
+
+    server_context("grpc", tls)
+    try:
+        client_ca = None if tls.client_ca_file is None else tls.client_ca_file.read_bytes()
+        return TlsFiles(tls.cert_file.read_bytes(), tls.key_file.read_bytes(), client_ca)
+    except OSError as error:
+        raise ConfigurationError(f"grpc.tls: {error.strerror or error}") from None
 
 
 def _warn_of_what_is_open(settings: GrpcSettings, options: GrpcOptions) -> None:

@@ -18,6 +18,7 @@ from scheduler.access.doors import Door
 from scheduler.config import HttpSettings, ListenAddress, TlsSettings
 from scheduler.replica.connections import ConnectionLimits, Connections, Entrance
 from scheduler.replica.heads import BoundedProtocol
+from scheduler.replica.reload import Source, server_context, tls_files
 
 if TYPE_CHECKING:
     from scheduler.service import Services
@@ -51,9 +52,14 @@ class HttpListener:
         self.callers = door.callers
         host, port = sock.getsockname()[:2]
         self.address = f"{'https' if tls else 'http'}://{ListenAddress(host, port)}"
+        self.sources: tuple[Source, ...] = (
+            () if tls is None else (Source("http_tls", tls_files(tls), self._renew_certificates),)
+        )
+        self._tls = tls
         self._socket = sock
         self._limits = limits
         self._connections = Connections(limits.connections_max)
+        self._context = None if tls is None else server_context("http", tls)
         protocol = functools.partial(bounded_protocol(), limits=limits, connections=self._connections)
         self._server = _Server(_uvicorn_config(app, tls, protocol))
         self._serving: asyncio.Task[None] | None = None
@@ -71,9 +77,19 @@ class HttpListener:
                 raise RuntimeError(f"the {self.name} listener ended before it began")
             await asyncio.sleep(0.01)
         if own_entrance:
-            tls = self._server.config.ssl
-            self._entrance = Entrance(self._socket, self._connections, self._new_protocol, tls, self._limits)
+            made = self._new_protocol
+            self._entrance = Entrance(self._socket, self._connections, made, self._context, self._limits)
             self._entrance.open()
+
+    def _renew_certificates(self) -> None:
+        """For connections that come from now on."""
+        assert self._tls is not None  # noqa: S101  else there is no such source
+        self._context = server_context("http", self._tls)
+        if self._entrance is not None:
+            self._entrance.tls = self._context
+        elif self._server.config.ssl is not None:
+            # uvicorn lets in here, with the context it has; its authority of clients stays.
+            self._server.config.ssl.load_cert_chain(self._tls.cert_file, self._tls.key_file)
 
     def _new_protocol(self) -> BoundedProtocol:
         server = self._server

@@ -13,6 +13,7 @@ from scheduler.errors import ConfigurationError
 from scheduler.replica.descriptors import port_limits
 from scheduler.replica.grpc_listener import grpc_listener
 from scheduler.replica.http_listener import http_listener, metrics_listener
+from scheduler.replica.reload import Source
 
 if TYPE_CHECKING:
     from scheduler.service import Services
@@ -21,11 +22,13 @@ _BACKLOG = 2048
 
 
 class Listener(Protocol):
-    """`name`, `address` (the port resolved) and `callers` (who is let in) are for the log."""
+    """`name`, `address` (the port resolved) and `callers` (who is let in) are for the log. `sources`: what it reads
+    from files that may change."""
 
     name: str
     address: str
     callers: str
+    sources: tuple[Source, ...]
 
     async def start(self) -> None: ...
 
@@ -36,15 +39,16 @@ class Listener(Protocol):
         """Take nothing new; what is in flight has `grace_seconds`, then it is cut."""
 
 
-def open_doors(services: Services, settings: Settings) -> list[Listener]:
-    """Every door the settings ask for, bound and not yet started. Must be called on the running event loop.
+def open_doors(services: Services, settings: Settings) -> tuple[list[Listener], list[Source]]:
+    """Every door the settings ask for, bound and not yet started, and all that they read from files. Must be called on
+    the running event loop.
 
     ConfigurationError, with nothing left bound, when one cannot be had or the file of API keys is broken."""
     doors: list[Listener] = []
     query_only = settings.replica.query_only
     limits = port_limits(settings)
     with contextlib.ExitStack() as opened:
-        keys = KeyRing(settings.http.api_keys_file) if settings.http.api_keys_file else None
+        keys = KeyRing(settings.http.api_keys_file, clock=None) if settings.http.api_keys_file else None
         if not query_only:
             sock = opened.enter_context(bind(settings.http.listen, "http.port"))
             doors.append(http_listener(services, settings.http, _http_door(settings, keys), (sock, limits.http)))
@@ -56,7 +60,10 @@ def open_doors(services: Services, settings: Settings) -> list[Listener]:
             bind(settings.grpc.listen, "grpc_listen_addr").close()
             doors.append(grpc_listener(services, settings, _grpc_door(settings, keys), limits.grpc_connections_max))
         opened.pop_all()
-    return doors
+    sources = [source for door in doors for source in door.sources]
+    if keys is not None:
+        sources.append(Source("api_keys", (keys.path,), keys.reload))
+    return doors, sources
 
 
 def _http_door(settings: Settings, keys: KeyRing | None) -> Door:

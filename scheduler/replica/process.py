@@ -14,6 +14,7 @@ import os
 import secrets
 import signal
 import socket
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from scheduler import __version__
@@ -25,6 +26,7 @@ from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.replica import upstream
 from scheduler.replica.listeners import Listener, open_doors
 from scheduler.replica.membership import Membership
+from scheduler.replica.reload import ConfiguredLevel, Reloader, Source
 from scheduler.replica.upkeep import Chore, keep_doing, refreshing, sweeping
 
 if TYPE_CHECKING:
@@ -41,8 +43,11 @@ _FAREWELL_SECONDS = 2.0
 class Replica:
     """`start`, then `run` until `ask_to_stop`, then `stop`. A `start` that raises has let go of everything."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sources: Sequence[Source] = ()) -> None:
+        """`sources`: what else is read from files again, beside the doors' own."""
         self.settings = settings
+        self._sources = tuple(sources)
+        self._reloader: Reloader | None = None
         self.replica_id = settings.replica.replica_id or new_replica_id()
         self.listeners: list[Listener] = []
         self._chores: list[asyncio.Task[None]] = []
@@ -73,7 +78,8 @@ class Replica:
                 calls_logged_per_second=settings.logging.calls_per_second,
             )
             self._discovery = self._kubernetes_discovery(ledger, services)
-            self.listeners = open_doors(services, settings)
+            self.listeners, of_doors = open_doors(services, settings)
+            self._reloader = Reloader([*self._sources, *of_doors], services.metrics)
             if not settings.replica.query_only:
                 ledger.rebuild.memory.limit = settings.replica.remember
                 membership = Membership(ledger, services, settings.ledger, settings.discovery, self.replica_id)
@@ -87,6 +93,11 @@ class Replica:
             raise
         self._start_chores(ledger, services)
         self._tell_where(ledger)
+
+    def ask_to_reload(self) -> None:
+        """From a signal: read every file again, now."""
+        if self._reloader is not None:
+            self._reloader.asked.set()
 
     def ask_to_stop(self) -> None:
         """From a signal. Asked again, it no longer waits for anything."""
@@ -153,6 +164,8 @@ class Replica:
             Chore("looking after readiness", 1_000, services.overview.look),
             Chore("reading figures", 1_000, services.overview.refresh_when_due),
         ]
+        if self._reloader is not None:
+            chores.append(Chore("watching files", 1_000, self._reloader.step, hurry=self._reloader.asked))
         membership = self._membership
         if membership is not None:
             chores += [
@@ -223,13 +236,16 @@ def _text(path: os.PathLike[str] | None) -> str | None:
     return None if path is None else os.fspath(path)
 
 
-async def serve(settings: Settings) -> None:
-    """One replica from start to stop, stopped by SIGTERM or SIGINT."""
-    replica = Replica(settings)
+async def serve(configuration: Configuration) -> None:
+    """One replica from start to stop, stopped by SIGTERM or SIGINT. SIGHUP has it read its files again."""
+    replica = Replica(configuration.settings, [ConfiguredLevel(configuration).source()])
     loop = asyncio.get_running_loop()
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):  # Windows' loops cannot; Ctrl-C then cancels this task
             loop.add_signal_handler(stop_signal, replica.ask_to_stop)
+    if hangup := getattr(signal, "SIGHUP", None):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(hangup, replica.ask_to_reload)
     await replica.start()
     try:
         await replica.run()
@@ -244,7 +260,7 @@ def run(configuration: Configuration) -> None:
     for warning in configuration.warnings:
         log.warning("configuration", problem=warning)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(serve(settings))
+        runner.run(serve(configuration))
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:

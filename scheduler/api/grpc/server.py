@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2_grpc
 from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
 from scheduler.api.grpc.answering import Answering
 from scheduler.api.grpc.health import Health
-from scheduler.api.grpc.options import GrpcOptions
+from scheduler.api.grpc.options import GrpcOptions, TlsFiles
 from scheduler.api.grpc.sockets import cut_connections
 from scheduler.errors import ConfigurationError
 from scheduler.observability.logging import get_logger
@@ -32,11 +32,19 @@ _HEALTH_NAMES = ("", scheduler_v1.SERVICE)
 class GrpcServer:
     """A `grpc.aio.Server` that knows its port and says NOT_SERVING before it stops."""
 
-    def __init__(self, server: grpc.aio.Server, port: int, answering: Answering, health: Health) -> None:
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        port: int,
+        answering: Answering,
+        health: Health,
+        certificates: _Certificates | None,
+    ) -> None:
         self.server = server
         self.port = port
         self._answering = answering
         self._health = health
+        self._certificates = certificates
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
 
     async def start(self) -> None:
@@ -56,6 +64,12 @@ class GrpcServer:
         # Where connections cannot be cut, what grpc has taken in and not handed over is reset.
         cut_connections(self.port)
         await self.server.stop(None)
+
+    def renew_certificates(self, files: TlsFiles) -> None:
+        """For connections that come from now on. They must fit: a port cannot say that they do not."""
+        if self._certificates is None:
+            raise ConfigurationError("this port was opened without TLS")
+        self._certificates.files = files
 
     async def wait_for_termination(self) -> None:
         await self.server.wait_for_termination()
@@ -79,7 +93,9 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
             )
         )
     server.add_generic_rpc_handlers(handlers)
-    return GrpcServer(server, _bind(server, options), answering, Health(services.readiness.check))
+    certificates = None if options.tls is None else _Certificates(options.tls)
+    port = _bind(server, options, certificates)
+    return GrpcServer(server, port, answering, Health(services.readiness.check), certificates)
 
 
 def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
@@ -107,22 +123,42 @@ def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
     return list(arguments.items())
 
 
-def _bind(server: grpc.aio.Server, options: GrpcOptions) -> int:
+def _bind(server: grpc.aio.Server, options: GrpcOptions, certificates: _Certificates | None) -> int:
     address = options.listen_address
     try:
-        if options.tls is None:
+        if certificates is None:
             port = server.add_insecure_port(address)
         else:
-            port = server.add_secure_port(address, _credentials(options))
+            port = server.add_secure_port(address, certificates.credentials())
     except RuntimeError as error:
         raise ConfigurationError(f"grpc_listen_addr is {options.address!r}; it cannot be bound: {error}") from error
     return port
 
 
-def _credentials(options: GrpcOptions) -> grpc.ServerCredentials:
-    assert options.tls is not None  # noqa: S101  the caller has looked
-    return grpc.ssl_server_credentials(
-        [(options.tls.private_key, options.tls.certificate)],
-        root_certificates=options.tls.client_ca,
-        require_client_auth=options.tls.client_ca is not None,
-    )
+class _Certificates:
+    """What the port shows. Connections ask for it in threads of grpc's, so it is replaced in one assignment."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self.files = files
+        self._handed_out = files
+
+    def credentials(self) -> grpc.ServerCredentials:
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration(self.files),
+            self._fetch,  # type: ignore[arg-type]  # grpc documents None, the stubs do not
+            require_client_authentication=self.files.client_ca is not None,
+        )
+
+    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """None: as before. Two connections at once may both be handed the new ones, which changes nothing."""
+        files = self.files
+        if files is self._handed_out:
+            return None
+        self._handed_out = files
+        return self._configuration(files)
+
+    @staticmethod
+    def _configuration(files: TlsFiles) -> grpc.ServerCertificateConfiguration:
+        return grpc.ssl_server_certificate_configuration(
+            [(files.private_key, files.certificate)], root_certificates=files.client_ca
+        )
