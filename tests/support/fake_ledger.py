@@ -131,7 +131,7 @@ class FakeNodes(FakePart):
         if self.by_id.pop(node_id, None) is None:
             raise NotFound(f"node {node_id} is not listed")
 
-    async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None) -> HeartbeatResult:
+    async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None = None) -> HeartbeatResult:
         self.ledger.note("heartbeat", heartbeat, deadline_ms)
         node = self.by_id.get(heartbeat.node_id)
         if node is None:
@@ -185,7 +185,7 @@ class FakePlacements(FakePart):
     async def schedule(self, request: ScheduleRequest) -> Decision:
         self.ledger.note("schedule", request)
         reservations = self.ledger.reservations
-        reservation_id = reservations.id_of(request.caller, request.idempotency_key)
+        reservation_id = reservations._id_of(request.caller, request.idempotency_key)
         earlier = reservations.by_id.get(reservation_id)
         if earlier is not None:
             if earlier.state in {ReservationState.CANCELLED, ReservationState.EXPIRED}:
@@ -252,7 +252,7 @@ class FakeReservations(FakePart):
         super().__init__(ledger)
         self.by_id: dict[str, Reservation] = {}
 
-    def id_of(self, caller: str, key: str | None) -> str:
+    def _id_of(self, caller: str, key: str | None) -> str:
         if key is None:
             return f"r{len(self.by_id)}"
         return hashlib.sha256(f"{caller}\n{key}".encode()).hexdigest()[:32]
@@ -305,9 +305,9 @@ class FakeReservations(FakePart):
         return ReservationResult(self._put(replace(reservation, state=ReservationState.CANCELLED, reason=reason)))
 
     async def cancel_by_key(
-        self, caller: str, key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
+        self, caller: str, idempotency_key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
-        return await self.cancel(self.id_of(caller, key), reason, cause)
+        return await self.cancel(self._id_of(caller, idempotency_key), reason, cause)
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
         reservation = await self.get(reservation_id)
