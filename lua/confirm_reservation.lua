@@ -13,7 +13,6 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/credit"
 -- @include "include/identity"
 -- @include "include/rebuilding"
 

@@ -14,12 +14,11 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/credit"
 -- @include "include/identity"
 -- @include "include/instances"
+-- @include "include/suggesting"
 -- @include "include/rebuilding"
 -- @include "include/learning"
-local UNNAMED_MAX = 1024
 local LEARN_MAX = 16
 local REMEMBER_MS = 600000
 local REMEMBER_MAX = 10000
@@ -34,73 +33,6 @@ local explained = node_key(node_id, 'explained')
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
 local process = as_table_of(node_key(node_id), 'instances', 'last_seen_ms')
 if is_replaced(process, ARGV[3], now, settings.report_ttl_ms) then return { 'stale' } end
-
--- Reservations of this node whose callers never confirm and that no sandbox id belongs to: the open ones and those
--- that counters settled, oldest first.
-local function unnamed()
-  local found = {}
-  for _, part in ipairs({ 'reservations', 'acknowledged' }) do
-    for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, part), 0, UNNAMED_MAX - 1)) do
-      local reservation = read_reservation(id)
-      if not reservation then redis.call('ZREM', node_key(node_id, part), id) end
-      if reservation and not reservation.sandbox_id and reservation.lifecycle == 'heartbeat'
-        and (reservation.state == 'settled' or tonumber(reservation.expires_at_ms) > now) then
-        found[#found + 1] = reservation
-      end
-    end
-  end
-  table.sort(found, function(a, b) return tonumber(a.sequence) < tonumber(b.sequence) end)
-  return found
-end
-
--- The unnamed by stated size, read once for all events of the call: { oldest, … } under 'cpu:bytes'.
-local waiting
-local function waiting_for(size)
-  if not waiting then
-    waiting = {}
-    for _, reservation in ipairs(unnamed()) do
-      local stated = reservation.cpu_count .. ':' .. reservation.memory_bytes
-      waiting[stated] = waiting[stated] or {}
-      table.insert(waiting[stated], reservation)
-    end
-  end
-  return waiting[size]
-end
-
--- Takes the oldest unnamed reservation that fits; a dimension nobody stated fits any size. Reservations of
--- different stated sizes that all fit leave it open which one this is, so the event names none.
-local function take_fitting(cpu, memory)
-  cpu, memory = integer(cpu), integer(memory)
-  local fit
-  for size in pairs({ [cpu .. ':' .. memory] = true, [cpu .. ':0'] = true, ['0:' .. memory] = true, ['0:0'] = true }) do
-    local candidates = waiting_for(size)
-    if candidates and candidates[1] then
-      if fit then return nil end
-      fit = candidates
-    end
-  end
-  if not fit then return nil end
-  -- A late event may mean one that counters settled: naming that one frees nothing, naming an open one might.
-  for index, reservation in ipairs(fit) do
-    if reservation.state == 'settled' then return table.remove(fit, index) end
-  end
-  return table.remove(fit, 1)
-end
-
--- Open, unnamed reservations of confirming callers that an event of this size may be about: their own confirm says
--- which. Of two of one size an event may mean either, and when the true owner ends the other would count as begun.
-local confirming
-local function confirming_of(cpu, memory)
-  confirming = confirming or redis.call('HGETALL', node_key(node_id, 'unnamed'))
-  local found = {}
-  for index = 1, #confirming, 2 do
-    local own_cpu, own_memory = string.match(confirming[index + 1], '^[eE],%d+,(%d+),(%d+),')
-    if own_cpu and (own_cpu == '0' or tonumber(own_cpu) == cpu) and (own_memory == '0' or tonumber(own_memory) == memory) then
-      found[#found + 1] = confirming[index]
-    end
-  end
-  return found
-end
 
 -- Which of these it is does not matter for what their template takes, if that is one template.
 local function learn_from(ids, cpu, memory)
@@ -127,10 +59,12 @@ local handlers = {}
 
 function handlers.create(sandbox_id, cpu, memory)
   local reservation = reservation_named(sandbox_id, now)
-  local theirs = not reservation and confirming_of(cpu, memory) or {}
+  local theirs = {}
+  if not reservation then theirs = confirming_of(node_id, cpu, memory) end
+  if not theirs then return end
   if theirs[1] then return learn_from(theirs, cpu, memory) end
   if not reservation and not doubts_size(node_id, account_of(node_id), integer(cpu), integer(memory)) then
-    reservation = take_fitting(cpu, memory)
+    reservation = take_fitting(node_id, cpu, memory, now)
     if reservation then name_reservation(reservation, sandbox_id, false) end
   end
   local record = record_of(sandbox_id)

@@ -14,7 +14,6 @@
 -- @include "include/reservations"
 -- @include "include/pending"
 -- @include "include/pool_sets"
--- @include "include/avoidance"
 -- @include "include/recount_account"
 -- @include "include/capacities"
 -- @include "include/artifacts"
@@ -75,6 +74,7 @@ end
 
 -- A node is watched as long as it is at a level.
 local function repair_avoidance()
+  -- @include "include/avoidance"
   local level = redis.call('HGET', node_key(node_id), 'avoid_level')
   if (redis.call('ZSCORE', key('avoided_until'), node_id) ~= false) ~= (level ~= false) then forgive(node_id) end
 end

@@ -12,7 +12,7 @@
 -- @include "include/settings"
 -- @include "include/discovery"
 -- @include "include/identity"
-local SLICE = 256
+local SLICE = 128
 local BINDING_SLICE = 500
 local ABSENT_SLICE = 16
 local SELF_REGISTERED_MS = 24 * 3600 * 1000

@@ -3,101 +3,104 @@
 -- One report proves nothing: it may have been sampled before the sandbox began. Two do, received after the
 -- telling and at least half the node's report interval apart; or one that was sampled after an answer given
 -- after the telling (`acknowledged_generation`).
-local REPORTS_KEPT = 8
-local INTERVAL_LEAST_MS = 1000
-local ABSENT_SLICE = 200
+local learned_interval, parse_reports, format_reports, drop_absent, undo_deletes, judge_absence
+do
+  local REPORTS_KEPT = 8
+  local INTERVAL_LEAST_MS = 1000
+  local ABSENT_SLICE = 100
 
--- The node's usual time between two reports, with the newest one in it.
-local function learned_interval(interval_ms, gap_ms)
-  if not gap_ms then return interval_ms end
-  if not interval_ms then return math.max(INTERVAL_LEAST_MS, gap_ms) end
-  return math.max(INTERVAL_LEAST_MS, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
-end
-
--- 'generation:received_at_ms,…' of this instance's last reports with a roster, oldest first.
-local function parse_reports(text)
-  local reports = {}
-  for generation, at_ms in string.gmatch(text or '', '(%d+):(%d+)') do
-    reports[#reports + 1] = { generation = tonumber(generation), at_ms = tonumber(at_ms) }
+  -- The node's usual time between two reports, with the newest one in it.
+  function learned_interval(interval_ms, gap_ms)
+    if not gap_ms then return interval_ms end
+    if not interval_ms then return math.max(INTERVAL_LEAST_MS, gap_ms) end
+    return math.max(INTERVAL_LEAST_MS, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
   end
-  return reports
-end
 
--- With a report more. Of a burst the ones in between are left out, so that it does not push out the old ones.
-local function format_reports(reports, generation, now)
-  reports[#reports + 1] = { generation = generation, at_ms = now }
-  if #reports > REPORTS_KEPT then
-    local closest, least = 2, math.huge
-    for index = 2, #reports - 1 do
-      local gap = reports[index].at_ms - reports[index - 1].at_ms
-      if gap < least then closest, least = index, gap end
+  -- 'generation:received_at_ms,…' of this instance's last reports with a roster, oldest first.
+  function parse_reports(text)
+    local reports = {}
+    for generation, at_ms in string.gmatch(text or '', '(%d+):(%d+)') do
+      reports[#reports + 1] = { generation = tonumber(generation), at_ms = tonumber(at_ms) }
     end
-    table.remove(reports, least < INTERVAL_LEAST_MS and closest or 1)
+    return reports
   end
-  local parts = {}
-  for index, report in ipairs(reports) do parts[index] = integer(report.generation) .. ':' .. integer(report.at_ms) end
-  return table.concat(parts, ',')
-end
 
--- What was told before this (a sequence) and the report of `generation` does not list is gone. Nil: nothing is.
-local function proven_before(reports, interval_ms, generation, now)
-  local proven
-  for _, report in ipairs(reports) do
-    if report.generation < generation and 2 * (now - report.at_ms) >= (interval_ms or INTERVAL_LEAST_MS) then proven = report.generation end
-  end
-  return proven
-end
-
--- A confirmed reservation whose sandbox is gone has ended, and one that an event named if its caller never confirms.
--- Others that nobody confirmed are not judged: their sandbox may not have begun.
-local function end_absent(node_id, sandbox_id, now)
-  local id = redis.call('HGET', node_key(node_id, 'claims'), sandbox_id)
-  local reservation = id and read_reservation(id)
-  if not reservation then return true end
-  local begun = reservation.sandbox_told == '0' and reservation.lifecycle == 'heartbeat'
-  if reservation.state == 'pending' and not begun then return false end
-  finish_reservation(reservation, 'settled', 'gone', now)
-  return true
-end
-
--- Ends what is proven absent, a slice of it; whether there may be more. `told_before`: recorded at or before
--- this time, whatever the sequence.
-local function drop_absent(node_id, proven, told_before_ms, now)
-  local awaited = redis.call('ZRANGEBYSCORE', node_key(node_id, 'assigned'), '-inf', '(' .. integer(proven),
-    'LIMIT', 0, ABSENT_SLICE)
-  if not awaited[1] then return false end
-  local records, gone, spared = records_of(awaited), {}, 0
-  for _, sandbox_id in ipairs(awaited) do
-    local record = records[sandbox_id]
-    local old_enough = not record or record.node_id ~= node_id or record.recorded_at_ms <= told_before_ms
-    if old_enough and end_absent(node_id, sandbox_id, now) then
-      gone[#gone + 1] = sandbox_id
-    else
-      spared = spared + 1
+  -- With a report more. Of a burst the ones in between are left out, so that it does not push out the old ones.
+  function format_reports(reports, generation, now)
+    reports[#reports + 1] = { generation = generation, at_ms = now }
+    if #reports > REPORTS_KEPT then
+      local closest, least = 2, math.huge
+      for index = 2, #reports - 1 do
+        local gap = reports[index].at_ms - reports[index - 1].at_ms
+        if gap < least then closest, least = index, gap end
+      end
+      table.remove(reports, least < INTERVAL_LEAST_MS and closest or 1)
     end
+    local parts = {}
+    for index, report in ipairs(reports) do parts[index] = integer(report.generation) .. ':' .. integer(report.at_ms) end
+    return table.concat(parts, ',')
   end
-  unbind(node_id, gone, now)
-  return #awaited == ABSENT_SLICE and spared < ABSENT_SLICE
-end
 
--- Ids that delete events named and that a report certainly sampled later still lists: they live.
-local function undo_deletes(node_id, proven)
-  local alive = redis.call('ZRANGEBYSCORE', node_key(node_id, 'deleted'), '-inf', '(' .. integer(proven),
-    'LIMIT', 0, ABSENT_SLICE)
-  if not alive[1] then return end
-  for sandbox_id, record in pairs(records_of(alive)) do
-    if record.node_id == node_id then change_record(sandbox_id, record, { deleted = 0 }) end
+  -- What was told before this (a sequence) and the report of `generation` does not list is gone. Nil: nothing is.
+  local function proven_before(reports, interval_ms, generation, now)
+    local proven
+    for _, report in ipairs(reports) do
+      if report.generation < generation and 2 * (now - report.at_ms) >= (interval_ms or INTERVAL_LEAST_MS) then proven = report.generation end
+    end
+    return proven
   end
-  redis.call('ZREM', node_key(node_id, 'deleted'), unpack(alive))
-end
 
--- Ends what the reports before this one and this one together prove absent, a slice of it; whether there may be
--- more. `known`: reports before this one, interval_ms, sequence ('' or nil: a report may be a copy).
-local function judge_absence(node_id, known, settings, generation, now)
-  local proven = proven_before(parse_reports(known.reports), tonumber(known.interval_ms or ''), generation, now)
-  local told_before_ms = now
-  if not known.sequence or known.sequence == '' then told_before_ms = now - settings.binding_grace_ms end
-  if settings.binding_grace_ms == 0 then proven, told_before_ms = generation, now end
-  undo_deletes(node_id, proven or 0)
-  return drop_absent(node_id, proven or 0, told_before_ms, now)
+  -- A confirmed reservation whose sandbox is gone has ended, and one that an event named if its caller never confirms.
+  -- Others that nobody confirmed are not judged: their sandbox may not have begun.
+  local function end_absent(node_id, sandbox_id, now)
+    local id = redis.call('HGET', node_key(node_id, 'claims'), sandbox_id)
+    local reservation = id and read_reservation(id)
+    if not reservation then return true end
+    local begun = reservation.sandbox_told == '0' and reservation.lifecycle == 'heartbeat'
+    if reservation.state == 'pending' and not begun then return false end
+    finish_reservation(reservation, 'settled', 'gone', now)
+    return true
+  end
+
+  -- Ends what is proven absent, a slice of it; whether there may be more. `told_before`: recorded at or before
+  -- this time, whatever the sequence.
+  function drop_absent(node_id, proven, told_before_ms, now)
+    local awaited = redis.call('ZRANGEBYSCORE', node_key(node_id, 'assigned'), '-inf', '(' .. integer(proven),
+      'LIMIT', 0, ABSENT_SLICE)
+    if not awaited[1] then return false end
+    local records, gone, spared = records_of(awaited), {}, 0
+    for _, sandbox_id in ipairs(awaited) do
+      local record = records[sandbox_id]
+      local old_enough = not record or record.node_id ~= node_id or record.recorded_at_ms <= told_before_ms
+      if old_enough and end_absent(node_id, sandbox_id, now) then
+        gone[#gone + 1] = sandbox_id
+      else
+        spared = spared + 1
+      end
+    end
+    unbind(node_id, gone, now)
+    return #awaited == ABSENT_SLICE and spared < ABSENT_SLICE
+  end
+
+  -- Ids that delete events named and that a report certainly sampled later still lists: they live.
+  function undo_deletes(node_id, proven)
+    local alive = redis.call('ZRANGEBYSCORE', node_key(node_id, 'deleted'), '-inf', '(' .. integer(proven),
+      'LIMIT', 0, ABSENT_SLICE)
+    if not alive[1] then return end
+    for sandbox_id, record in pairs(records_of(alive)) do
+      if record.node_id == node_id then change_record(sandbox_id, record, { deleted = 0 }) end
+    end
+    redis.call('ZREM', node_key(node_id, 'deleted'), unpack(alive))
+  end
+
+  -- Ends what the reports before this one and this one together prove absent, a slice of it; whether there may be
+  -- more. `known`: reports before this one, interval_ms, sequence ('' or nil: a report may be a copy).
+  function judge_absence(node_id, known, settings, generation, now)
+    local proven = proven_before(parse_reports(known.reports), tonumber(known.interval_ms or ''), generation, now)
+    local told_before_ms = now
+    if not known.sequence or known.sequence == '' then told_before_ms = now - settings.binding_grace_ms end
+    if settings.binding_grace_ms == 0 then proven, told_before_ms = generation, now end
+    undo_deletes(node_id, proven or 0)
+    return drop_absent(node_id, proven or 0, told_before_ms, now)
+  end
 end

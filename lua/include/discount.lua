@@ -34,79 +34,82 @@ local function read_unnamed(node_id, generation)
   return found
 end
 
--- The sizes there are, in order, and how many have each: few differ, however many wait.
-local function sorted_sizes(waiting, dimension)
-  local found, sizes = {}, {}
-  for _, size in ipairs(waiting) do
-    local value = size[dimension]
-    if not found[value] then sizes[#sizes + 1] = value end
-    found[value] = (found[value] or 0) + 1
+local sum_of, surely_entered, weigh_unnamed, grant_discount
+do
+  -- The sizes there are, in order, and how many have each: few differ, however many wait.
+  local function sorted_sizes(waiting, dimension)
+    local found, sizes = {}, {}
+    for _, size in ipairs(waiting) do
+      local value = size[dimension]
+      if not found[value] then sizes[#sizes + 1] = value end
+      found[value] = (found[value] or 0) + 1
+    end
+    table.sort(sizes)
+    return { values = sizes, how_many = found }
   end
-  table.sort(sizes)
-  return { values = sizes, how_many = found }
-end
 
--- Σ of the `count` smallest; of the largest when `from_top`.
-local function sum_of(sizes, count, from_top)
-  local total, distinct = 0, #sizes.values
-  for index = 1, distinct do
-    if count <= 0 then break end
-    local value = sizes.values[from_top and distinct + 1 - index or index]
-    local taken = math.min(count, sizes.how_many[value])
-    total, count = total + taken * value, count - taken
+  -- Σ of the `count` smallest; of the largest when `from_top`.
+  function sum_of(sizes, count, from_top)
+    local total, distinct = 0, #sizes.values
+    for index = 1, distinct do
+      if count <= 0 then break end
+      local value = sizes.values[from_top and distinct + 1 - index or index]
+      local taken = math.min(count, sizes.how_many[value])
+      total, count = total + taken * value, count - taken
+    end
+    return total
   end
-  return total
-end
 
--- Callers that confirm. `ids` are unexplained, `load` is what nothing explains of it.
-local function discount_bounded(waiting, dimension, ids, load, stated, doubted)
-  local sizes = sorted_sizes(waiting, dimension)
-  if stated and doubted == 0 and ids <= #waiting and sizes.values[1] > 0
-    and sum_of(sizes, ids) <= load and load <= sum_of(sizes, ids, true) then
-    return load
+  -- Callers that confirm. `ids` are unexplained, `load` is what nothing explains of it.
+  local function discount_bounded(waiting, dimension, ids, load, stated, doubted)
+    local sizes = sorted_sizes(waiting, dimension)
+    if stated and doubted == 0 and ids <= #waiting and sizes.values[1] > 0
+      and sum_of(sizes, ids) <= load and load <= sum_of(sizes, ids, true) then
+      return load
+    end
+    return math.max(0, math.min(load, sum_of(sizes, ids - doubted)))
   end
-  return math.max(0, math.min(load, sum_of(sizes, ids - doubted)))
-end
 
--- How many unnamed reservations of callers that never confirm have surely entered the node.
-local function surely_entered(node_id, account, waiting)
-  local made_before = redis.call('ZCOUNT', node_key(node_id, 'reservations'), '-inf', '(' .. integer(account.generation))
-  return account.credit - (made_before - #waiting.h)
-end
+  -- How many unnamed reservations of callers that never confirm have surely entered the node.
+  function surely_entered(node_id, account, waiting)
+    local made_before = redis.call('ZCOUNT', node_key(node_id, 'reservations'), '-inf', '(' .. integer(account.generation))
+    return account.credit - (made_before - #waiting.h)
+  end
 
-local function weigh_unnamed(node_id, account)
-  if account.roster_whole == 0 or (account.unexplained == 0 and account.credit <= 0) then return 0, 0, 0 end
-  local waiting = read_unnamed(node_id, account.generation)
-  if not waiting then return 0, 0, 0 end
-  local cpu, memory, count = 0, 0, 0
-  if #waiting.e > 0 and account.unexplained > 0 and account.doubts_until_ms == 0 then
-    local ids = account.unexplained
-    local doubted = redis.call('HLEN', node_key(node_id, 'doubts')) + account.counted_new + account.counted_old + #waiting.h
-    cpu = discount_bounded(waiting.e, 'cpu', ids, account.allocated_cpu + account.paused_allocated_cpu
-      - account.told_cpu - account.baseline_cpu, account.unsized_cpu == 0, doubted)
-    memory = discount_bounded(waiting.e, 'memory', ids, account.allocated_memory_bytes
-      + account.paused_allocated_memory_bytes - account.told_memory - account.baseline_memory,
-      account.unsized_memory == 0, doubted)
-    count = sum_of(sorted_sizes(waiting.e, 'count'), ids - doubted)
+  function weigh_unnamed(node_id, account)
+    if account.roster_whole == 0 or (account.unexplained == 0 and account.credit <= 0) then return 0, 0, 0 end
+    local waiting = read_unnamed(node_id, account.generation)
+    if not waiting then return 0, 0, 0 end
+    local cpu, memory, count = 0, 0, 0
+    if #waiting.e > 0 and account.unexplained > 0 and account.doubts_until_ms == 0 then
+      local ids = account.unexplained
+      local doubted = redis.call('HLEN', node_key(node_id, 'doubts')) + account.counted_new + account.counted_old + #waiting.h
+      cpu = discount_bounded(waiting.e, 'cpu', ids, account.allocated_cpu + account.paused_allocated_cpu
+        - account.told_cpu - account.baseline_cpu, account.unsized_cpu == 0, doubted)
+      memory = discount_bounded(waiting.e, 'memory', ids, account.allocated_memory_bytes
+        + account.paused_allocated_memory_bytes - account.told_memory - account.baseline_memory,
+        account.unsized_memory == 0, doubted)
+      count = sum_of(sorted_sizes(waiting.e, 'count'), ids - doubted)
+    end
+    if #waiting.h > 0 and redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
+      local entered = surely_entered(node_id, account, waiting)
+      cpu = cpu + sum_of(sorted_sizes(waiting.h, 'cpu'), entered)
+      memory = memory + sum_of(sorted_sizes(waiting.h, 'memory'), entered)
+      count = count + sum_of(sorted_sizes(waiting.h, 'count'), entered)
+    end
+    return cpu, memory, count
   end
-  if #waiting.h > 0 and redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
-    local entered = surely_entered(node_id, account, waiting)
-    cpu = cpu + sum_of(sorted_sizes(waiting.h, 'cpu'), entered)
-    memory = memory + sum_of(sorted_sizes(waiting.h, 'memory'), entered)
-    count = count + sum_of(sorted_sizes(waiting.h, 'count'), entered)
-  end
-  return cpu, memory, count
-end
 
--- Takes a discount out of what a row counts as pending, in place of the one before.
-local function grant_discount(node_id, account, cpu, memory, count)
-  local row = row_of(node_id)
-  if row then
-    row.pending_cpu = row.pending_cpu + account.discount_cpu - cpu
-    row.pending_memory = row.pending_memory + account.discount_memory - memory
-    row.pending_count = row.pending_count + account.discount_count - count
+  -- Takes a discount out of what a row counts as pending, in place of the one before.
+  function grant_discount(node_id, account, cpu, memory, count)
+    local row = row_of(node_id)
+    if row then
+      row.pending_cpu = row.pending_cpu + account.discount_cpu - cpu
+      row.pending_memory = row.pending_memory + account.discount_memory - memory
+      row.pending_count = row.pending_count + account.discount_count - count
+    end
+    account.discount_cpu, account.discount_memory, account.discount_count = cpu, memory, count
   end
-  account.discount_cpu, account.discount_memory, account.discount_count = cpu, memory, count
 end
 
 before_saving = function()

@@ -4,80 +4,94 @@
 --   node:<id>:doubts   reservation → 'kind,reports left,over at,cpu,memory'
 -- kind k: the caller knew the node's answer, so two more reports show all of it. kind u: nobody knows; until its
 -- create cannot begin any more, and then until two reports in a row leave no id unexplained.
-local DOUBTS_MAX = 1024
-local DOUBT_REPORTS = 2
-local DOUBT = '^(%a),(%d+),(%d+),(%d+),(%d+)$'
+local doubt_end, forget_doubt, review_doubts, doubts_size
+do
+  local DOUBTS_MAX = 1024
+  local DOUBT_REPORTS = 2
+  local DOUBT = '^(%a),(%d+),(%d+),(%d+),(%d+)$'
+  -- By node, once asked for: the sizes in doubt, as 'cpu:memory'.
+  local sizes = {}
 
-local function doubt(reservation, kind, over_at_ms)
-  local account = account_of(reservation.node_id)
-  if not account then return end
-  local hash = node_key(reservation.node_id, 'doubts')
-  if redis.call('HLEN', hash) >= DOUBTS_MAX then
-    -- More than is kept: until they are over, nothing is taken for anybody's.
-    account.doubts_until_ms = math.max(account.doubts_until_ms, over_at_ms, 1)
-    return
-  end
-  redis.call('HSET', hash, reservation.reservation_id, string.format('%s,%d,%d,%d,%d', kind, DOUBT_REPORTS,
-    over_at_ms, reservation.cpu_count, reservation.memory_bytes))
-end
-
--- How an end leaves what became of the create. `reservation.answered`: the caller had the node's answer.
-local function doubt_end(reservation, state, reason)
-  if reason == 'listed' or reason == 'node_removed' then return end
-  if reservation.sandbox_told == '1' or reservation.sandbox_told == 'named' then
+  local function doubt(reservation, kind, over_at_ms)
     local account = account_of(reservation.node_id)
-    if account then account.ends_new = account.ends_new + 1 end
-    return
-  end
-  if reason == 'counters' then
-    local account = account_of(reservation.node_id)
-    if account then account.counted_new = account.counted_new + 1 end
-    return
-  end
-  local deadline = tonumber(reservation.expires_at_ms)
-  if state == 'expired' then
-    local ttl_ms = tonumber(reservation.ttl_ms or '') or (deadline - tonumber(reservation.created_at_ms))
-    return doubt(reservation, 'u', deadline + ttl_ms)
-  end
-  if state == 'cancelled' and not reservation.answered then return doubt(reservation, 'u', deadline) end
-  doubt(reservation, 'k', 0)
-end
-
-local function forget_doubt(reservation)
-  redis.call('HDEL', node_key(reservation.node_id, 'doubts'), reservation.reservation_id)
-end
-
--- A report was accepted. `clean`: it leaves no id unexplained.
-local function review_doubts(node_id, account, clean, now)
-  if clean then
-    account.counted_old, account.counted_new = account.counted_new, 0
-  else
-    account.counted_old, account.counted_new = 0, account.counted_new + account.counted_old
-  end
-  local hash, left = node_key(node_id, 'doubts'), 0
-  local flat = redis.call('HGETALL', hash)
-  for index = 1, #flat, 2 do
-    local kind, reports, over_at, cpu, memory = string.match(flat[index + 1], DOUBT)
-    local fewer = kind == 'k' or (clean and tonumber(over_at) <= now)
-    local remaining = fewer and tonumber(reports) - 1 or DOUBT_REPORTS
-    if remaining == 0 then
-      redis.call('HDEL', hash, flat[index])
-    else
-      left = left + 1
-      if remaining ~= tonumber(reports) then
-        redis.call('HSET', hash, flat[index], string.format('%s,%d,%s,%s,%s', kind, remaining, over_at, cpu, memory))
-      end
+    if not account then return end
+    local hash = node_key(reservation.node_id, 'doubts')
+    if redis.call('HLEN', hash) >= DOUBTS_MAX then
+      -- More than is kept: until they are over, nothing is taken for anybody's.
+      account.doubts_until_ms = math.max(account.doubts_until_ms, over_at_ms, 1)
+      return
+    end
+    redis.call('HSET', hash, reservation.reservation_id, string.format('%s,%d,%d,%d,%d', kind, DOUBT_REPORTS,
+      over_at_ms, reservation.cpu_count, reservation.memory_bytes))
+    if sizes[reservation.node_id] then
+      sizes[reservation.node_id][reservation.cpu_count .. ':' .. reservation.memory_bytes] = true
     end
   end
-  if left == 0 and account.doubts_until_ms <= now then account.doubts_until_ms = 0 end
-end
 
--- Whether an end in doubt has this size, so that an event of it may be about that one.
-local function doubts_size(node_id, account, cpu, memory)
-  if account.doubts_until_ms > 0 then return true end
-  for _, text in pairs(as_table(redis.call('HGETALL', node_key(node_id, 'doubts')))) do
-    local _, _, _, own_cpu, own_memory = string.match(text, DOUBT)
-    if (own_cpu == '0' or own_cpu == cpu) and (own_memory == '0' or own_memory == memory) then return true end
+  -- How an end leaves what became of the create. `reservation.answered`: the caller had the node's answer.
+  function doubt_end(reservation, state, reason)
+    if reason == 'listed' or reason == 'node_removed' then return end
+    if reservation.sandbox_told == '1' or reservation.sandbox_told == 'named' then
+      local account = account_of(reservation.node_id)
+      if account then account.ends_new = account.ends_new + 1 end
+      return
+    end
+    if reason == 'counters' then
+      local account = account_of(reservation.node_id)
+      if account then account.counted_new = account.counted_new + 1 end
+      return
+    end
+    local deadline = tonumber(reservation.expires_at_ms)
+    if state == 'expired' then
+      -- Who never confirms has said with the deadline how long a create may take to begin.
+      if reservation.lifecycle == 'heartbeat' then return doubt(reservation, 'u', deadline) end
+      local ttl_ms = tonumber(reservation.ttl_ms or '') or (deadline - tonumber(reservation.created_at_ms))
+      return doubt(reservation, 'u', deadline + ttl_ms)
+    end
+    if state == 'cancelled' and not reservation.answered then return doubt(reservation, 'u', deadline) end
+    doubt(reservation, 'k', 0)
   end
-  return false
+
+  function forget_doubt(reservation)
+    redis.call('HDEL', node_key(reservation.node_id, 'doubts'), reservation.reservation_id)
+  end
+
+  -- A report was accepted. `clean`: it leaves no id unexplained.
+  function review_doubts(node_id, account, clean, now)
+    if clean then
+      account.counted_old, account.counted_new = account.counted_new, 0
+    else
+      account.counted_old, account.counted_new = 0, account.counted_new + account.counted_old
+    end
+    local hash, left = node_key(node_id, 'doubts'), 0
+    local flat = redis.call('HGETALL', hash)
+    for index = 1, #flat, 2 do
+      local kind, reports, over_at, cpu, memory = string.match(flat[index + 1], DOUBT)
+      local fewer = kind == 'k' or (clean and tonumber(over_at) <= now)
+      local remaining = fewer and tonumber(reports) - 1 or DOUBT_REPORTS
+      if remaining == 0 then
+        redis.call('HDEL', hash, flat[index])
+      else
+        left = left + 1
+        if remaining ~= tonumber(reports) then
+          redis.call('HSET', hash, flat[index], string.format('%s,%d,%s,%s,%s', kind, remaining, over_at, cpu, memory))
+        end
+      end
+    end
+    if left == 0 and account.doubts_until_ms <= now then account.doubts_until_ms = 0 end
+  end
+
+  -- Whether an end in doubt has this size, so that an event of it may be about that one.
+  function doubts_size(node_id, account, cpu, memory)
+    if account.doubts_until_ms > 0 then return true end
+    if not sizes[node_id] then
+      sizes[node_id] = {}
+      for _, text in ipairs(redis.call('HVALS', node_key(node_id, 'doubts'))) do
+        local _, _, _, own_cpu, own_memory = string.match(text, DOUBT)
+        sizes[node_id][own_cpu .. ':' .. own_memory] = true
+      end
+    end
+    local known = sizes[node_id]
+    return known[cpu .. ':' .. memory] or known[cpu .. ':0'] or known['0:' .. memory] or known['0:0'] or false
+  end
 end

@@ -1,7 +1,7 @@
 -- @include "include/reservations"
 -- Callers that never confirm: how many creates have entered the node, by ids newly listed and by what its
 -- counters say. Counts only grow, so it does not matter when a report was sampled or which were lost.
-local SETTLED_SLICE = 256
+local SETTLED_SLICE = 128
 
 -- What was taken from the credit already and may not have been counted yet: ends in doubt, and forks.
 local function least_credit(node_id, account)

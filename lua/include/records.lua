@@ -6,29 +6,32 @@
 -- mark: t told (confirm, assignment, event, `sandbox_id` of a schedule); l only listed.
 -- cpu, memory: 0 when nobody stated them. deleted: the sequence when a delete event named it, else 0.
 -- A node's account counts the records of the ids that its installed roster lists.
-local RECORD = '^(%d+),(%d+),(%a),(%d+),(%d+),(%d),(%d+) ([^\n]*)\n?([^\n]*)\n?(.*)$'
-local RECORD_BYTES = 250
+local parse_record, format_record
+do
+  local RECORD = '^(%d+),(%d+),(%a),(%d+),(%d+),(%d),(%d+) ([^\n]*)\n?([^\n]*)\n?(.*)$'
+  local RECORD_BYTES = 250
 
-local function parse_record(text)
-  local recorded_at_ms, sequence, mark, cpu, memory, paused, deleted, node_id, caller, group_key = string.match(text, RECORD)
-  if not node_id then
-    -- Written by hand, or by nobody we know: a binding and nothing more.
-    recorded_at_ms, node_id = string.match(text, '^(%d+) (.*)$')
-    sequence, mark, cpu, memory, paused, deleted, caller, group_key = '0', 'l', '0', '0', '0', '0', '', ''
+  function parse_record(text)
+    local recorded_at_ms, sequence, mark, cpu, memory, paused, deleted, node_id, caller, group_key = string.match(text, RECORD)
+    if not node_id then
+      -- Written by hand, or by nobody we know: a binding and nothing more.
+      recorded_at_ms, node_id = string.match(text, '^(%d+) (.*)$')
+      sequence, mark, cpu, memory, paused, deleted, caller, group_key = '0', 'l', '0', '0', '0', '0', '', ''
+    end
+    return {
+      recorded_at_ms = tonumber(recorded_at_ms), sequence = tonumber(sequence), mark = mark, cpu = tonumber(cpu),
+      memory = tonumber(memory), paused = paused == '1', deleted = tonumber(deleted), node_id = node_id,
+      caller = caller, group_key = group_key,
+    }
   end
-  return {
-    recorded_at_ms = tonumber(recorded_at_ms), sequence = tonumber(sequence), mark = mark, cpu = tonumber(cpu),
-    memory = tonumber(memory), paused = paused == '1', deleted = tonumber(deleted), node_id = node_id,
-    caller = caller, group_key = group_key,
-  }
-end
 
-local function format_record(record)
-  local text = string.format('%d,%d,%s,%d,%d,%d,%d ', record.recorded_at_ms, record.sequence, record.mark, record.cpu,
-    record.memory, record.paused and 1 or 0, record.deleted) .. record.node_id
-  local keys = '\n' .. record.caller .. '\n' .. record.group_key
-  if keys == '\n\n' or #text + #keys > RECORD_BYTES then return text end
-  return text .. keys
+  function format_record(record)
+    local text = string.format('%d,%d,%s,%d,%d,%d,%d ', record.recorded_at_ms, record.sequence, record.mark, record.cpu,
+      record.memory, record.paused and 1 or 0, record.deleted) .. record.node_id
+    local keys = '\n' .. record.caller .. '\n' .. record.group_key
+    if keys == '\n\n' or #text + #keys > RECORD_BYTES then return text end
+    return text .. keys
+  end
 end
 
 local function record_of(sandbox_id)

@@ -5,7 +5,7 @@
 -- @include "include/groups"
 -- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
-local EXPIRY_SLICE = 256
+local EXPIRY_SLICE = 128
 local ACKNOWLEDGED_MAX = 1024
 -- The report that is being accounted for, by its generation; a script that records one sets it.
 local report_generation
@@ -96,25 +96,28 @@ local function finish_reservation(reservation, state, reason, now)
   purge_finished(now, 4)
 end
 
-local function expire_reservation(reservation, now)
-  if reservation.state == 'confirmed' then
-    finish_reservation(reservation, 'settled', 'unobserved', now)
-  else
-    finish_reservation(reservation, 'expired', 'deadline', now)
+local end_when_due
+do
+  local function expire_reservation(reservation, now)
+    if reservation.state == 'confirmed' then
+      finish_reservation(reservation, 'settled', 'unobserved', now)
+    else
+      finish_reservation(reservation, 'expired', 'deadline', now)
+    end
+    leave_untold(reservation.reservation_id)
   end
-  leave_untold(reservation.reservation_id)
-end
 
--- Ends a reservation that time has ended, swept or not: by its deadline, or with its node, whichever
--- came first. Every script that looks at one reservation asks this before anything else.
-local function end_when_due(reservation, now)
-  if reservation.state ~= 'pending' and reservation.state ~= 'confirmed' then return end
-  local deadline = tonumber(reservation.expires_at_ms)
-  local node_is_gone, gone_at = given_up(reservation.node_id, now)
-  if node_is_gone and gone_at < deadline then
-    finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
-  elseif deadline <= now then
-    expire_reservation(reservation, now)
+  -- Ends a reservation that time has ended, swept or not: by its deadline, or with its node, whichever
+  -- came first. Every script that looks at one reservation asks this before anything else.
+  function end_when_due(reservation, now)
+    if reservation.state ~= 'pending' and reservation.state ~= 'confirmed' then return end
+    local deadline = tonumber(reservation.expires_at_ms)
+    local node_is_gone, gone_at = given_up(reservation.node_id, now)
+    if node_is_gone and gone_at < deadline then
+      finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
+    elseif deadline <= now then
+      expire_reservation(reservation, now)
+    end
   end
 end
 

@@ -79,53 +79,56 @@ local function row_of(node_id)
   return row
 end
 
-local function move_pool(node_id, from, to)
-  -- @include "include/pool_sets"
-  for _, name in ipairs(sets_of(from)) do redis.call('ZREM', key(name), node_id) end
-  for _, name in ipairs(sets_of(to)) do redis.call('ZADD', key(name), 0, node_id) end
-end
-
-local function trim_journal(length)
-  local surplus = length - JOURNAL_CAP
-  redis.call('LTRIM', key('journal'), surplus, -1)
-  redis.call('HINCRBY', key('rotations'), 'journal_base', surplus)
-  journal_trimmed = journal_trimmed + surplus
-end
-
-local function move_capacity(node_id, known, row)
-  -- @include "include/capacities"
-  if known.cpu_capacity and not (row and row.cpu_capacity == known.cpu_capacity) then
-    leave_capacity(node_id, known.cpu_capacity)
+local save_rows
+do
+  local function move_pool(node_id, from, to)
+    -- @include "include/pool_sets"
+    for _, name in ipairs(sets_of(from)) do redis.call('ZREM', key(name), node_id) end
+    for _, name in ipairs(sets_of(to)) do redis.call('ZADD', key(name), 0, node_id) end
   end
-  if row then enter_capacity(node_id, row) end
-  known.cpu_capacity, known.memory_capacity = row and row.cpu_capacity, row and row.memory_capacity
-end
 
--- Writes every changed row. Returns the journal's length before any trimming when something was
--- pushed, else nil.
-local function save_rows()
-  local length
-  if before_saving then before_saving() end
-  for _, node_id in ipairs(row_order) do
-    local known = rows[node_id]
-    local row = known.row
-    local text = row and format_row(row)
-    if text ~= known.text and (text or known.text) then
-      -- The row itself last: what is stopped before it is done again with the next change of the row.
-      length = redis.call('RPUSH', key('journal'), known.member or (string.rep('0', 30) .. node_id))
-      local pool = row and pool_letter(row)
-      if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
-      if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
-        move_capacity(node_id, known, row)
-      end
-      if text then
-        redis.call('HSET', key('loads'), node_id, text)
-      else
-        redis.call('HDEL', key('loads'), node_id)
-      end
-      known.text, known.pool, known.member = text, pool, row and row_member(row, node_id)
+  local function trim_journal(length)
+    local surplus = length - JOURNAL_CAP
+    redis.call('LTRIM', key('journal'), surplus, -1)
+    redis.call('HINCRBY', key('rotations'), 'journal_base', surplus)
+    journal_trimmed = journal_trimmed + surplus
+  end
+
+  local function move_capacity(node_id, known, row)
+    -- @include "include/capacities"
+    if known.cpu_capacity and not (row and row.cpu_capacity == known.cpu_capacity) then
+      leave_capacity(node_id, known.cpu_capacity)
     end
+    if row then enter_capacity(node_id, row) end
+    known.cpu_capacity, known.memory_capacity = row and row.cpu_capacity, row and row.memory_capacity
   end
-  if length and length > JOURNAL_CAP + 1024 then trim_journal(length) end
-  return length
+
+  -- Writes every changed row. Returns the journal's length before any trimming when something was
+  -- pushed, else nil.
+  function save_rows()
+    local length
+    if before_saving then before_saving() end
+    for _, node_id in ipairs(row_order) do
+      local known = rows[node_id]
+      local row = known.row
+      local text = row and format_row(row)
+      if text ~= known.text and (text or known.text) then
+        -- The row itself last: what is stopped before it is done again with the next change of the row.
+        length = redis.call('RPUSH', key('journal'), known.member or (string.rep('0', 30) .. node_id))
+        local pool = row and pool_letter(row)
+        if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
+        if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
+          move_capacity(node_id, known, row)
+        end
+        if text then
+          redis.call('HSET', key('loads'), node_id, text)
+        else
+          redis.call('HDEL', key('loads'), node_id)
+        end
+        known.text, known.pool, known.member = text, pool, row and row_member(row, node_id)
+      end
+    end
+    if length and length > JOURNAL_CAP + 1024 then trim_journal(length) end
+    return length
+  end
 end

@@ -121,7 +121,7 @@ def test_what_is_no_duration_is_a_mistake_of_the_caller(inspect: Inspect, busy: 
         ("settled", ["settled: report ", "lists sandbox s-settled"]),
         ("cancelled", ["given back (changed my mind)", "1024 MiB, given back"]),
         ("counted", ["settled: the counters in report ", "grew by as much"]),
-        ("named", ["told of the create of sandbox s-named", "suggested by an event", "not bound now"]),
+        ("named", ["told of the create of sandbox s-named", "suggested by an event", "bound to node c now"]),
     ],
 )
 def test_a_reservation_tells_its_whole_story(name: str, told: list[str], inspect: Inspect, busy: Busy) -> None:

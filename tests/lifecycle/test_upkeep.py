@@ -9,7 +9,7 @@ from scheduler.store.ledger import Ledger
 from tests.lifecycle.cluster import BINDING_TTL_MS, REPORT_TTL_MS, TTL_MS, Cluster
 
 DAY_MS = 24 * 3_600_000
-SLICE = 256
+SLICE = 128
 
 
 async def test_expiries_count_as_done(cluster: Cluster) -> None:

@@ -30,7 +30,7 @@ async def test_a_batch_of_creates_reads_each_open_reservation_once_and_names_the
     assert await ledger.nodes.record_events("a", "instance", events) == EVENTS
     reads = (await ledger.client.info("commandstats"))["cmdstat_hgetall"]
     calls = int(dict(part.split("=") for part in reads.split(","))["calls"])
-    assert calls <= OPEN + EVENTS
+    assert calls <= OPEN + EVENTS + 1, "once more for what is left unnamed"
     oldest, _ = await ledger.reservations.list(limit=EVENTS)
     assert [found.sandbox_id for found in oldest] == [event.sandbox_id for event in events]
     await ledger.close()
