@@ -22,6 +22,9 @@ log = get_logger(__name__)
 
 _SECONDS_BETWEEN_WARNINGS = 10.0
 _SECONDS_UNTIL_NEXT_TRY = 0.05
+# As many as the system keeps waiting for us (the backlog), so that a flood does not keep a replica from leaving.
+_WAITING_AT_THE_END_MAX = 2048
+_SECONDS_FOR_THE_LAST_HANDSHAKES = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,32 +131,38 @@ class Entrance:
         self._loop.add_reader(self._listening, self._take_one)
 
     async def close(self) -> None:
-        """Nothing new; handshakes under way are broken off."""
+        """Nothing new, but for those that have knocked already; handshakes that go on for longer are broken off."""
         if self._next_try is not None:
             self._next_try.cancel()
         self._loop.remove_reader(self._listening)
+        for _ in range(_WAITING_AT_THE_END_MAX):
+            if not self._take_one():
+                break
         self._listening.close()
+        if self._openings:
+            await asyncio.wait(self._openings, timeout=_SECONDS_FOR_THE_LAST_HANDSHAKES)
         for connection in self._openings.values():
             connection.abort()
         await asyncio.gather(*self._openings)
 
-    def _take_one(self) -> None:
+    def _take_one(self) -> bool:
+        """False: nobody was let in."""
         try:
             sock, _ = self._listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
+            return False
         except OSError as error:
             # No descriptors left: whoever has waited longest gives one back before the next try.
             self._warn("a connection could not be accepted", error=error.strerror)
             self._connections.make_way()
             self._loop.remove_reader(self._listening)
             self._next_try = self._loop.call_later(_SECONDS_UNTIL_NEXT_TRY, self.open)
-            return
+            return False
         if len(self._connections) >= self._connections.most:
             self._warn("as many connections as are allowed are open", connections_max=self._connections.most)
         if not self._connections.has_way():
             _turn_away(sock, with_words=self.tls is None)
-            return
+            return False
         sock.setblocking(False)
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -163,6 +172,7 @@ class Entrance:
         opening = self._loop.create_task(self._hand_over(sock, connection))
         self._openings[opening] = connection
         opening.add_done_callback(self._openings.pop)
+        return True
 
     async def _hand_over(self, sock: socket.socket, connection: Connection) -> None:
         patience: dict[str, float] = {}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _BACKLOG = 2048
 # Fewer requests are answered at once than connections are held, so that there is always one to give way.
 _CONNECTIONS_BESIDE_REQUESTS = 16
+_SECONDS_TO_LET_GO = 0.25
 
 
 class _Server(uvicorn.Server):
@@ -61,7 +62,8 @@ class HttpListener:
         self._connections = Connections(limits.connections_max)
         self._context = None if tls is None else server_context("http", tls)
         protocol = functools.partial(bounded_protocol(), limits=limits, connections=self._connections)
-        self._server = _Server(_uvicorn_config(app, tls, protocol))
+        self._farewell = _Farewell(app)
+        self._server = _Server(_uvicorn_config(self._farewell, tls, protocol))
         self._serving: asyncio.Task[None] | None = None
         self._entrance: Entrance | None = None
 
@@ -98,18 +100,45 @@ class HttpListener:
         return made
 
     async def drain(self) -> None:
-        """`/readyz` tells; nothing to do at the door."""
+        """`/readyz` tells; and every answer ends its connection from now on, so that callers go elsewhere by themselves
+        and nobody is on a connection when that is closed."""
+        self._farewell.leaving = True
 
     async def stop(self, grace_seconds: float) -> None:
         if self._serving is None:
             self._socket.close()
             return
+        await self.drain()
         if self._entrance is not None:
             await self._entrance.close()
+            await self._let_go(min(grace_seconds, _SECONDS_TO_LET_GO))
         # uvicorn counts whole seconds; 0 would mean that it waits for ever.
         self._server.config.timeout_graceful_shutdown = max(1, math.ceil(grace_seconds))
         self._server.should_exit = True
         await self._serving
+
+    async def _let_go(self, seconds: float) -> None:
+        """A request that is on its way on a connection kept open is answered; who sends none by then had none."""
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + seconds
+        while len(self._connections) and clock() < ends_at:  # noqa: ASYNC110  they end when their callers are done
+            await asyncio.sleep(0.01)
+
+
+class _Farewell:
+    """Around an application: once it is leaving, each answer asks for the end of its connection."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self._app = app
+        self.leaving = False
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        async def last(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start" and self.leaving:
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            await send(message)
+
+        await self._app(scope, receive, last)
 
 
 def bounded_protocol() -> type[BoundedProtocol]:
