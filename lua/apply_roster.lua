@@ -29,7 +29,8 @@ local now = open_clock(ARGV[1])
 local gated = not_rebuilt(settings.gated_until_ms, now)
 if gated then return gated end
 local node_id, node, digest = ARGV[2], node_key(ARGV[2]), ARGV[5]
-local known = as_table_of(node, 'generation', 'roster_edits', 'roster_digest', 'sequence', 'interval_ms', 'reports')
+local known = as_table_of(node, 'generation', 'roster_edits', 'roster_digest', 'sequence', 'interval_ms', 'reports',
+  'create_successes', 'create_fails', 'sandbox_starting_count')
 if known.generation ~= ARGV[3] then return { 'superseded' } end
 report_generation = ARGV[3]
 local generation, account = tonumber(ARGV[3]), account_of(node_id)
@@ -46,9 +47,8 @@ if added[1] or removed[1] then
   account.roster_whole = 0
   redis.call('HDEL', node, 'roster_digest')
 end
-local first = account.baseline_generation == generation
 local contested = install_added(node_id, added, generation, now)
-install_removed(node_id, removed, generation, first, now)
+install_removed(node_id, removed, generation, #parse_reports(known.reports) <= 1, now)
 if added[1] or removed[1] then edits = integer(redis.call('HINCRBY', node, 'roster_edits', 1)) end
 
 local more = false
@@ -61,6 +61,8 @@ if digest ~= '' then
   note_conflicts(node_id, contested_count)
   more = judge_absence(node_id, known, settings, generation, now)
   if account.roster_whole == 1 then
+    local first = account.entered < 0
+    if first then count_entered(node_id, account, known, 0) end
     if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
       more = settle_entered(node_id, account, now) or more
     end

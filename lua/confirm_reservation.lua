@@ -51,8 +51,10 @@ local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id
 if misnamed then drop_name(reservation) end
 local orphaned = reservation.state == 'expired'
 local counts_again = orphaned or (misnamed and reservation.state == 'settled')
-if counts_again and given_up(reservation.node_id, now) then
+local gone = given_up(reservation.node_id, now)
+if counts_again and gone then
   reservation.state = 'settled'
+  if named then drop_claim(reservation.node_id, sandbox_id) end
   change_reservation(id, 'state', 'settled', 'reason', 'node_removed', 'orphaned', orphaned and 1 or 0)
 elseif counts_again then
   reopen(reservation, 'confirmed', deadline)
@@ -70,7 +72,8 @@ change_reservation(id, 'confirmed_at_ms', integer(now))
 name_reservation(reservation, sandbox_id, true)
 local node_id = reservation.node_id
 local listed = is_listed(node_id, sandbox_id)
-local deleted = redis.call('ZSCORE', node_key(node_id, 'explained'), 'delete ' .. sandbox_id) ~= false
+-- What a node told before it was given up counts no more.
+local deleted = not gone and redis.call('ZSCORE', node_key(node_id, 'explained'), 'delete ' .. sandbox_id) ~= false
 if deleted and listed then
   local record = record_of(sandbox_id)
   deleted = record ~= nil and record.node_id == node_id and record.deleted > 0

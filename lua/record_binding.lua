@@ -33,6 +33,7 @@ bind(ARGV[3], ARGV[2], now, carried and {
 } or {})
 if carried and reservation.sandbox_told ~= '1' then
   change_reservation(reservation.reservation_id, 'sandbox_told', 1)
+  forget_doubt(reservation)
 end
 save_rows()
 close_clock(now)

@@ -32,7 +32,11 @@ local node_id = ARGV[2]
 local explained = node_key(node_id, 'explained')
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
 local process = as_table_of(node_key(node_id), 'instances', 'last_seen_ms')
-if is_replaced(process, ARGV[3], now, settings.report_ttl_ms) then return { 'stale' } end
+if is_replaced(process, { instance = ARGV[3] }, now, settings.report_ttl_ms) then return { 'stale' } end
+
+-- What is due has ended before this, and is not what an event is about.
+expire_due(now, EXPIRY_SLICE)
+save_rows()
 
 -- Which of these it is does not matter for what their template takes, if that is one template.
 local function learn_from(ids, cpu, memory)
@@ -86,7 +90,12 @@ end
 function handlers.fork(sandbox_id, cpu, memory)
   explain_growth(node_id, cpu, memory, 1)
   local account = account_of(node_id)
+  if is_listed(node_id, sandbox_id) then
+    -- What it has released by now stays released.
+    account.credit = math.max(account.credit - 1, math.min(account.credit, least_credit(node_id, account)))
+  else
   account.credit, account.forks_new = account.credit - 1, account.forks_new + 1
+  end
   weigh_again(node_id)
   local reservation = reservation_named(sandbox_id, now)
   if reservation and reservation.sandbox_told == '0' then lose_name(reservation, now) end

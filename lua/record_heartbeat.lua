@@ -70,16 +70,16 @@ if not listed_already and (ARGV[5] == '' or redis.call('HGET', KEYS[1], 'self_re
   return { 'unlisted' }
 end
 local same_instance = known.service_instance_id == instance
-local overdue = known.last_seen_ms and now - tonumber(known.last_seen_ms) > settings.report_ttl_ms
-local last_sequence = tonumber(known.sequence or '')
 -- Whether another process has replaced this one, and the instances known once this one reports.
 local function processes()
   -- @include "include/instances"
-  return is_replaced(known, instance, now, settings.report_ttl_ms), replaced_by(known, instance)
+  local call = { instance = instance, sequence = sequence, hung_up = hung_up }
+  return is_replaced(known, call, now, settings.report_ttl_ms), replaced_by(known, instance)
 end
-local behind = sequence ~= '' and same_instance and last_sequence ~= nil and tonumber(sequence) <= last_sequence
+local behind = sequence ~= '' and same_instance and tonumber(sequence) <= (tonumber(known.sequence or '') or -1)
+local overdue = known.last_seen_ms and now - tonumber(known.last_seen_ms) > settings.report_ttl_ms
 if listed_already and ((behind and not overdue) or (processes())) then
-  return { 'stale', known.generation }
+  return { 'stale', known.generation or '0' }
 end
 local tells_roster = digest ~= '' and not hung_up
 local edits = known.roster_edits or '0'
@@ -100,10 +100,9 @@ local details = tonumber(ARGV[13])
 local figures = {}
 for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[13 + index]) end
 if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
-local first_report = known.last_seen_ms == nil
-local restarted = not first_report
+local restarted = known.last_seen_ms ~= nil
   and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
-local first = first_report or restarted
+local first = known.last_seen_ms == nil or restarted
 local added, removed = {}, {}
 if tells_roster and not unchanged and stage == 'whole' then
   local last_added = 27 + details + tonumber(ARGV[9])
@@ -112,8 +111,8 @@ if tells_roster and not unchanged and stage == 'whole' then
     part[#part + 1] = ARGV[index]
   end
 end
-local gap_ms = not first and not hung_up and now - tonumber(known.last_seen_ms) or nil
-local interval_ms = learned_interval(tonumber(known.interval_ms or ''), gap_ms)
+local interval_ms = tonumber(known.interval_ms or '')
+if not first and not hung_up then interval_ms = learned_interval(interval_ms, now - tonumber(known.last_seen_ms)) end
 local reports = first and {} or parse_reports(known.reports)
 
 -- Write.
@@ -129,7 +128,7 @@ local contested, more = {}, false
 local sliced = tells_roster and not unchanged and stage == 'sliced'
 if tells_roster and not unchanged and not sliced then
   contested = install_added(node_id, added, generation, now)
-  install_removed(node_id, removed, generation, restarted, now)
+  install_removed(node_id, removed, generation, #reports == 0, now)
 end
 account.roster_whole = tells_roster and not sliced and not contested[1] and 1 or 0
 if tells_roster and not sliced then
@@ -149,12 +148,11 @@ if not first and not hung_up and (digest == '' or string.sub(digest, 1, 2) == '0
 end
 if first then account.entered, account.credit, account.pauses = -1, least_credit(node_id, account), 0 end
 if figures.paused_sandbox_count > 0 then account.pauses = 1 end
-if tells_roster and not sliced then count_entered(node_id, account, figures, #added - #contested) end
-if first then account.baseline_generation, account.unexplained = generation, 0 end
 if account.roster_whole == 1 then
+  local clean = rest_on(node_id, account, generation, account.entered < 0)
+  count_entered(node_id, account, figures, #added)
   if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then more = settle_entered(node_id, account, now) or more end
-  review_doubts(node_id, account, account.unexplained == 0, now)
-  rest_on(node_id, account, generation, first)
+  review_doubts(node_id, account, clean, now)
 end
 
 -- The node's row and hash, once everything that the report settles has been settled.

@@ -52,12 +52,18 @@ do
 
   -- A confirmed reservation whose sandbox is gone has ended, and one that an event named if its caller never confirms.
   -- Others that nobody confirmed are not judged: their sandbox may not have begun.
-  local function end_absent(node_id, sandbox_id, now)
+  local function end_absent(node_id, sandbox_id, told_before_ms, now)
     local id = redis.call('HGET', node_key(node_id, 'claims'), sandbox_id)
     local reservation = id and read_reservation(id)
     if not reservation then return true end
     local begun = reservation.sandbox_told == '0' and reservation.lifecycle == 'heartbeat'
+    if not is_open(reservation.state) then
+      -- Its create might still have begun, and was told to have: now it is over.
+      drop_claim(node_id, sandbox_id)
+      return true
+    end
     if reservation.state == 'pending' and not begun then return false end
+    if tonumber(reservation.confirmed_at_ms or '0') > told_before_ms then return false end
     finish_reservation(reservation, 'settled', 'gone', now)
     return true
   end
@@ -71,8 +77,9 @@ do
     local records, gone, spared = records_of(awaited), {}, 0
     for _, sandbox_id in ipairs(awaited) do
       local record = records[sandbox_id]
+      -- Of what another node holds by now, only the reservation still tells since when it is awaited here.
       local old_enough = not record or record.node_id ~= node_id or record.recorded_at_ms <= told_before_ms
-      if old_enough and end_absent(node_id, sandbox_id, now) then
+      if old_enough and end_absent(node_id, sandbox_id, told_before_ms, now) then
         gone[#gone + 1] = sandbox_id
       else
         spared = spared + 1

@@ -5,7 +5,8 @@
 --   unexplained             listed ids that nobody told and that are not baseline (k)
 --   told_*, unsized_*       sizes of listed ids that are told; how many of these lack that size
 --   deleted_*               sizes of listed, told ids that a delete event ended, by which the load is lowered
---   baseline_*              the newest baseline: its generation, and the load that told ids did not explain then
+--   baseline_*              the newest baseline: its generation, how many of its ids are listed and still untold, and
+--                           the load that told ids did not explain then, less the sizes of those told since
 --   discount_*              what the load already holds of open reservations that have no name
 --   entered, credit         creates seen by counts (-1: this process has no roster installed yet), and how many of
 --                           them no ended reservation has taken
@@ -13,12 +14,15 @@
 --   pauses                  1: this process has paused a sandbox, so what starts may be a resume
 --   forks_*, ends_new       forks told, and named reservations ended, that a report may not have shown yet
 --   counted_*               reservations settled by counts, which may own a listed id
+--   doubts_*                doubts of kind n; until when there are more than are kept
 local ACCOUNT = {
   'roster_whole', 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
-  'deleted_memory', 'baseline_generation', 'baseline_cpu', 'baseline_memory', 'discount_cpu', 'discount_memory',
-  'discount_count', 'entered', 'credit', 'shown', 'counts', 'fails', 'pauses', 'forks_new', 'forks_old', 'ends_new', 'counted_new', 'counted_old',
-  'doubts_until_ms',
+  'deleted_memory', 'baseline_generation', 'baseline_ids', 'baseline_cpu', 'baseline_memory', 'discount_cpu',
+  'discount_memory', 'discount_count', 'entered', 'credit', 'shown', 'counts', 'fails', 'pauses', 'forks_new',
+  'ends_new', 'counted_new', 'counted_old', 'doubts_named', 'doubts_until_ms',
 }
+-- Of these, what ended or was told since the last report.
+local RECENT = { 'forks_new', 'ends_new', 'counted_new', 'counted_old', 'doubts_named', 'doubts_until_ms' }
 local REPORTED = {
   'generation', 'allocated_cpu', 'allocated_memory_bytes', 'paused_allocated_cpu', 'paused_allocated_memory_bytes',
 }
@@ -59,8 +63,8 @@ local function save_account(node_id, account)
   local row = row_of(node_id)
   local cpu, memory = lowered_by(account)
   if row and (cpu ~= account.lowered_cpu or memory ~= account.lowered_memory) then
-    row.cpu_load = math.max(0, row.cpu_load + account.lowered_cpu - cpu)
-    row.memory_load = math.max(0, row.memory_load + account.lowered_memory - memory)
+    row.cpu_load = math.max(0, account.allocated_cpu + account.paused_allocated_cpu - cpu)
+    row.memory_load = math.max(0, account.allocated_memory_bytes + account.paused_allocated_memory_bytes - memory)
   end
   account.lowered_cpu, account.lowered_memory = cpu, memory
   local changed = {}
@@ -85,10 +89,12 @@ local function kept_of_account(node_id)
   local kept = {}
   if not account then return kept end
   for _, name in ipairs({ 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
-    'deleted_memory', 'baseline_generation' }) do
+    'deleted_memory', 'baseline_generation', 'baseline_ids', unpack(RECENT) }) do
     kept[#kept + 1], kept[#kept + 2] = name, integer(account[name])
   end
-  local edits = redis.call('HGET', node_key(node_id), 'roster_edits')
-  if edits then kept[#kept + 1], kept[#kept + 2] = 'roster_edits', edits end
+  for _, name in ipairs({ 'roster_edits', 'instances' }) do
+    local value = redis.call('HGET', node_key(node_id), name)
+    if value then kept[#kept + 1], kept[#kept + 2] = name, value end
+  end
   return kept
 end

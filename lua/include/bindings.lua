@@ -20,7 +20,11 @@ do
   -- A node's installed roster was changed. The stored digest no longer describes it, so the node's next report is
   -- applied as a difference again.
   local function note_edit(node_id)
-    if redis.call('EXISTS', node_key(node_id)) == 0 then return end
+  local account = account_of(node_id)
+  if not account then return end
+  -- The load of the last report may still count what the roster does not list any more.
+  account.roster_whole = 0
+  weigh_again(node_id)
     redis.call('HDEL', node_key(node_id), 'roster_digest')
     redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
   end
@@ -113,6 +117,7 @@ local function bind(node_id, sandbox_id, now, facts)
   end
   record = record or { cpu = 0, memory = 0, paused = false, deleted = 0, caller = '', group_key = '', mark = 'l' }
   local listed = is_listed(node_id, sandbox_id)
+  local stranger = listed and record.mark == 'l' and record.sequence <= account_of(node_id).baseline_generation
   if listed and record.node_id == node_id then count_record(record, -1) end
   for _, dimension in ipairs({ 'cpu', 'memory' }) do
     local stated = facts[dimension] or 0
@@ -120,11 +125,18 @@ local function bind(node_id, sandbox_id, now, facts)
   end
   if facts.caller then record.caller, record.group_key = facts.caller, facts.group_key or '' end
   record.node_id, record.recorded_at_ms, record.mark = node_id, now, 't'
+  record.sequence = sequence_now()
   if not listed then
-    record.sequence, record.deleted = sequence_now(), 0
+    record.deleted = 0
     await(sandbox_id, record)
   else
     count_record(record, 1)
+    if stranger then
+      -- One of the baseline is told: its size is explained from now on.
+      local account = account_of(node_id)
+      account.baseline_cpu = math.max(0, account.baseline_cpu - record.cpu)
+      account.baseline_memory = math.max(0, account.baseline_memory - record.memory)
+    end
   end
   redis.call('HSET', key('bindings'), sandbox_id, format_record(record))
   return record

@@ -21,7 +21,10 @@ local function release_removed(node_id, now)
   end
   if #ids < REMOVED_SLICE then
     redis.call('ZREM', key('removed'), node_id)
+    for _, sandbox_id in ipairs(redis.call('HKEYS', node_key(node_id, 'claims'))) do drop_claim(node_id, sandbox_id) end
     redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'), node_key(node_id, 'doubts'))
+    local account = account_of(node_id)
+    for _, name in ipairs(account and RECENT or {}) do account[name] = 0 end
   end
   return #ids
 end

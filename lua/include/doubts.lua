@@ -1,10 +1,11 @@
--- @include "include/account"
+-- @include "include/records"
 -- Reservations that ended without a told name: their create may have entered the node, or may still, so a listed
 -- id that nothing explains may be theirs.
 --   node:<id>:doubts   reservation → 'kind,reports left,over at,cpu,memory'
 -- kind k: the caller knew the node's answer, so two more reports show all of it. kind u: nobody knows; until its
--- create cannot begin any more, and then until two reports in a row leave no id unexplained.
-local doubt_end, forget_doubt, review_doubts, doubts_size
+-- create cannot begin any more, and then until two reports in a row leave no id unexplained. kind n: as u, but its
+-- caller has given the sandbox a name. The reservation keeps its claim on that name, so it owns no unexplained id.
+local begins_until, doubt_end, forget_doubt, drop_claim, least_credit, review_doubts, doubts_size
 do
   local DOUBTS_MAX = 1024
   local DOUBT_REPORTS = 2
@@ -21,16 +22,29 @@ do
       account.doubts_until_ms = math.max(account.doubts_until_ms, over_at_ms, 1)
       return
     end
+    if kind == 'n' then account.doubts_named = account.doubts_named + 1 end
     redis.call('HSET', hash, reservation.reservation_id, string.format('%s,%d,%d,%d,%d', kind, DOUBT_REPORTS,
       over_at_ms, reservation.cpu_count, reservation.memory_bytes))
-    if sizes[reservation.node_id] then
+    if kind ~= 'n' and sizes[reservation.node_id] then
       sizes[reservation.node_id][reservation.cpu_count .. ':' .. reservation.memory_bytes] = true
     end
+  end
+
+  -- Until when the create of a reservation that ends so may still begin; nil: no longer, or nobody waits for that.
+  function begins_until(reservation, state)
+    local deadline = tonumber(reservation.expires_at_ms)
+    if state == 'cancelled' and not reservation.answered then return deadline end
+    if state ~= 'expired' then return nil end
+    -- Who never confirms has said with its deadline how long a create may take to begin.
+    if reservation.lifecycle == 'heartbeat' then return deadline end
+    return deadline + (tonumber(reservation.ttl_ms or '') or (deadline - tonumber(reservation.created_at_ms)))
   end
 
   -- How an end leaves what became of the create. `reservation.answered`: the caller had the node's answer.
   function doubt_end(reservation, state, reason)
     if reason == 'listed' or reason == 'node_removed' then return end
+    local until_ms = begins_until(reservation, state)
+    if reservation.sandbox_told == 'named' and until_ms then return doubt(reservation, 'n', until_ms) end
     if reservation.sandbox_told == '1' or reservation.sandbox_told == 'named' then
       local account = account_of(reservation.node_id)
       if account then account.ends_new = account.ends_new + 1 end
@@ -41,19 +55,43 @@ do
       if account then account.counted_new = account.counted_new + 1 end
       return
     end
-    local deadline = tonumber(reservation.expires_at_ms)
-    if state == 'expired' then
-      -- Who never confirms has said with the deadline how long a create may take to begin.
-      if reservation.lifecycle == 'heartbeat' then return doubt(reservation, 'u', deadline) end
-      local ttl_ms = tonumber(reservation.ttl_ms or '') or (deadline - tonumber(reservation.created_at_ms))
-      return doubt(reservation, 'u', deadline + ttl_ms)
-    end
-    if state == 'cancelled' and not reservation.answered then return doubt(reservation, 'u', deadline) end
-    doubt(reservation, 'k', 0)
+    doubt(reservation, until_ms and 'u' or 'k', until_ms or 0)
   end
 
   function forget_doubt(reservation)
-    redis.call('HDEL', node_key(reservation.node_id, 'doubts'), reservation.reservation_id)
+    local hash = node_key(reservation.node_id, 'doubts')
+    local text = redis.call('HGET', hash, reservation.reservation_id)
+    if not text then return end
+    redis.call('HDEL', hash, reservation.reservation_id)
+    local account = account_of(reservation.node_id)
+    if account and string.sub(text, 1, 1) == 'n' then account.doubts_named = account.doubts_named - 1 end
+  end
+
+  -- When another node holds the binding, this one was asked for the sandbox on behalf of the reservation alone.
+  function drop_claim(node_id, sandbox_id)
+    redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
+    local record = record_of(sandbox_id)
+    if not record or record.node_id ~= node_id then redis.call('ZREM', node_key(node_id, 'assigned'), sandbox_id) end
+  end
+
+  -- The create of a reservation that had a name can begin no more: the name is free, unless another one has it.
+  local function forget_named_doubt(node_id, reservation_id, account)
+    account.doubts_named = account.doubts_named - 1
+    local sandbox_id = redis.call('HGET', reservation_key(reservation_id), 'sandbox_id')
+    if sandbox_id and redis.call('HGET', node_key(node_id, 'claims'), sandbox_id) == reservation_id then
+      drop_claim(node_id, sandbox_id)
+    end
+  end
+
+  -- What was taken from the credit already and may not have been counted yet: what ended since the last report or in a
+  -- doubt that has not begun to clear, and forks.
+  function least_credit(node_id, account)
+    local ends = account.doubts_until_ms > 0 and 1000000 or 0
+    for _, text in ipairs(redis.call('HVALS', node_key(node_id, 'doubts'))) do
+      local _, reports = string.match(text, DOUBT)
+      if tonumber(reports) == DOUBT_REPORTS then ends = ends + 1 end
+    end
+    return -ends - account.ends_new - account.forks_new
   end
 
   -- A report was accepted. `clean`: it leaves no id unexplained.
@@ -71,6 +109,7 @@ do
       local remaining = fewer and tonumber(reports) - 1 or DOUBT_REPORTS
       if remaining == 0 then
         redis.call('HDEL', hash, flat[index])
+        if kind == 'n' then forget_named_doubt(node_id, flat[index], account) end
       else
         left = left + 1
         if remaining ~= tonumber(reports) then
@@ -87,8 +126,8 @@ do
     if not sizes[node_id] then
       sizes[node_id] = {}
       for _, text in ipairs(redis.call('HVALS', node_key(node_id, 'doubts'))) do
-        local _, _, _, own_cpu, own_memory = string.match(text, DOUBT)
-        sizes[node_id][own_cpu .. ':' .. own_memory] = true
+        local kind, _, _, own_cpu, own_memory = string.match(text, DOUBT)
+        if kind ~= 'n' then sizes[node_id][own_cpu .. ':' .. own_memory] = true end
       end
     end
     local known = sizes[node_id]

@@ -3,34 +3,30 @@
 -- counters say. Counts only grow, so it does not matter when a report was sampled or which were lost.
 local SETTLED_SLICE = 128
 
--- What was taken from the credit already and may not have been counted yet: ends in doubt, and forks.
-local function least_credit(node_id, account)
-  local ends = account.doubts_until_ms > 0 and 1000000 or redis.call('HLEN', node_key(node_id, 'doubts'))
-  return -ends - account.ends_new - account.forks_new - account.forks_old
-end
-
 -- `listed`: how many ids this report newly lists. Only for a report whose roster is installed whole: the roster after
--- another one would count again what the counters of that one show. What came and went between two reports shows in
--- counters and `starting` alone, and so does a resume: of a process that pauses nothing it counts as far as that
--- many creates have failed meanwhile, or two reports in a row show it.
+-- another one would count again what the counters of that one show, and so would an id that another node kept. What
+-- came and went between two reports shows in counters and `starting` alone, and so does a resume: of a process that
+-- pauses nothing it counts as far as that many creates have failed meanwhile, or two reports in a row show it.
 local function count_entered(node_id, account, figures, listed)
-  local counts, fails = figures.create_successes + figures.create_fails, figures.create_fails
-  local starting = counts + figures.sandbox_starting_count
+  local fails = tonumber(figures.create_fails)
+  local counts = tonumber(figures.create_successes) + fails
+  local starting = counts + tonumber(figures.sandbox_starting_count)
   local grown, failed = counts - account.counts, fails - account.fails
   account.counts, account.fails = counts, fails
   if account.entered < 0 then
     account.entered, account.shown = starting, starting
     account.credit = least_credit(node_id, account)
-    return
-  end
+  else
   local sure, again = math.max(account.entered + listed, counts), account.shown + listed
   account.shown = math.min(starting, math.max(again, sure + grown))
-  local entered = account.pauses == 1 and sure or math.max(sure, math.min(account.shown, math.max(again, sure + failed)))
+    local entered = account.pauses == 1 and sure
+      or math.max(sure, math.min(account.shown, math.max(again, sure + failed)))
   local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
   local credit = account.credit + entered - account.entered
   account.credit = math.max(least_credit(node_id, account), math.min(credit, open))
   account.entered = entered
-  account.forks_old, account.forks_new, account.ends_new = account.forks_new, 0, 0
+  end
+  account.forks_new, account.ends_new = 0, 0
 end
 
 -- When all that is unnamed has entered, nothing is held of it any more. A slice of it; whether there is more.

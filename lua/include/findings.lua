@@ -13,7 +13,3 @@ local function shown(value)
   if not value or value == '' then return 'nothing' end
   return type(value) == 'number' and integer(value) or tostring(value)
 end
-
-local function is_open(state)
-  return state == 'pending' or state == 'confirmed'
-end

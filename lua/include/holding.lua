@@ -1,6 +1,10 @@
 -- @include "include/discount"
 -- What a reservation keeps from others: capacity in the row of its node, as long as it is held.
 -- `held_*` fields are written only once a report accounts for a part; without them all of it is held.
+local function is_open(state)
+  return state == 'pending' or state == 'confirmed'
+end
+
 local function hold(reservation, cpu, memory, count)
   reservation.held_cpu, reservation.held_memory, reservation.held_count = cpu, memory, count
   weigh_again(reservation.node_id)

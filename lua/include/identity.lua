@@ -19,6 +19,7 @@ end
 local function name_reservation(reservation, sandbox_id, told)
   local id, node_id = reservation.reservation_id, reservation.node_id
   weigh_again(node_id)
+  if told then forget_doubt(reservation) end
   redis.call('HDEL', node_key(node_id, 'unnamed'), id)
   reservation.sandbox_id, reservation.sandbox_told = sandbox_id, told and '1' or '0'
   change_reservation(id, 'sandbox_id', sandbox_id, 'sandbox_told', reservation.sandbox_told)

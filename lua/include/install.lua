@@ -46,7 +46,7 @@ do
     if not contested[1] then return end
     for _, id in ipairs(redis.call('HMGET', node_key(node_id, 'claims'), unpack(contested))) do
       local reservation = id and read_reservation(id)
-      if reservation then finish_reservation(reservation, 'settled', 'listed', now) end
+    if reservation and is_open(reservation.state) then finish_reservation(reservation, 'settled', 'listed', now) end
     end
   end
 
@@ -90,7 +90,11 @@ do
       end
       count_record(record, 1)
       written[#written + 1], written[#written + 2] = sandbox_id, format_record(record)
-      if reservation then finish_reservation(reservation, 'settled', 'listed', now) end
+    if reservation and is_open(reservation.state) then
+      finish_reservation(reservation, 'settled', 'listed', now)
+    elseif reservation then
+      drop_claim(node_id, sandbox_id)
+    end
     end
     redis.call('SADD', node_key(node_id, 'sandboxes'), unpack(mine))
     redis.call('HSET', key('bindings'), unpack(written))
@@ -99,8 +103,8 @@ do
   end
 end
 
--- Ids that the node's new roster leaves out. A new process may have been restarted with them: what was told
--- is awaited again.
+-- Ids that the node's new roster leaves out. A process that tells its first roster may have been restarted with them:
+-- what was told is awaited again.
 local function install_removed(node_id, removed, generation, restarted, now)
   if not removed[1] then return end
   local members = redis.call('SMISMEMBER', node_key(node_id, 'sandboxes'), unpack(removed))
@@ -117,7 +121,7 @@ local function install_removed(node_id, removed, generation, restarted, now)
     if record and record.node_id == node_id then
       count_record(record, -1)
       if restarted and record.mark == 't' and record.deleted == 0 then
-        record.sequence, record.recorded_at_ms = generation, now
+        record.recorded_at_ms = now
         redis.call('HSET', key('bindings'), sandbox_id, format_record(record))
         await(sandbox_id, record)
       else
@@ -132,15 +136,20 @@ local function install_removed(node_id, removed, generation, restarted, now)
 end
 
 -- The installed roster is that of the report now. What nobody can be waiting for is not unexplained any more.
+-- Returns whether nothing was: every listed id is told, or was there before anybody waited for it.
 local function rest_on(node_id, account, generation, first)
   local load_cpu = account.allocated_cpu + account.paused_allocated_cpu
   local load_memory = account.allocated_memory_bytes + account.paused_allocated_memory_bytes
   local waiting = read_unnamed(node_id, generation)
+  local clean = account.unexplained == 0 and not (first and account.baseline_ids > 0)
+  if account.baseline_ids == 0 then account.baseline_cpu, account.baseline_memory = 0, 0 end
   if first or account.unexplained == 0 or (waiting and #waiting.e == 0) then
-    account.baseline_generation, account.unexplained = generation, 0
+    account.baseline_generation = generation
+    account.baseline_ids, account.unexplained = account.baseline_ids + account.unexplained, 0
     account.baseline_cpu = math.max(0, load_cpu - account.told_cpu)
     account.baseline_memory = math.max(0, load_memory - account.told_memory)
   end
+  return clean
 end
 
 -- How many of a node's listed ids another node keeps; a new one is counted once, however often it is reported.

@@ -12,11 +12,15 @@ local function parse_instances(text)
   return found
 end
 
--- Whether another process has replaced this one and is still heard of. `known`: instances, last_seen_ms.
-local function is_replaced(known, instance, now, report_ttl_ms)
-  if not known.last_seen_ms or now - tonumber(known.last_seen_ms) > report_ttl_ms then return false end
+-- Whether another process has replaced this one. Once that one is not heard of any more it is taken back, but not by
+-- what it had told before. `known`: instances, last_seen_ms. `call`: instance, sequence ('' or nil: none), hung_up.
+local function is_replaced(known, call, now, report_ttl_ms)
   for _, earlier in ipairs(parse_instances(known.instances)) do
-    if earlier.instance == instance then return true end
+    if earlier.instance == call.instance then
+      local silent = not known.last_seen_ms or now - tonumber(known.last_seen_ms) > report_ttl_ms
+      local sequence, last = tonumber(call.sequence or ''), tonumber(earlier.sequence)
+      return not silent or call.hung_up or (sequence ~= nil and last ~= nil and sequence <= last)
+    end
   end
   return false
 end

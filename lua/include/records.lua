@@ -59,7 +59,8 @@ local function count_record(record, direction)
   if not account then return end
   weigh_again(record.node_id)
   if record.mark ~= 't' then
-    if record.sequence > account.baseline_generation then account.unexplained = account.unexplained + direction end
+    local counted = record.sequence > account.baseline_generation and 'unexplained' or 'baseline_ids'
+    account[counted] = account[counted] + direction
     return
   end
   account.told_cpu = account.told_cpu + direction * record.cpu

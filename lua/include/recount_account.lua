@@ -2,7 +2,10 @@
 -- @include "include/findings"
 -- A node's account against the records of what its roster lists, and against its unnamed reservations.
 local RECOUNTED_MAX = 2000
-local SUMS = { 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu', 'deleted_memory' }
+local SUMS = {
+  'unexplained', 'baseline_ids', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
+  'deleted_memory',
+}
 
 -- What the account would be, were each listed record counted once; nil when there are too many to read at once.
 local function sums_of_roster(node_id, account)

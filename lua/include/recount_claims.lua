@@ -38,7 +38,9 @@ local function recount_claims(node_id, subject)
   for index = 1, #claims, 2 do
     local sandbox_id, id = claims[index], claims[index + 1]
     local reservation = about_reservation(id)
-    if not is_open(reservation.state) or reservation.node_id ~= node_id or reservation.sandbox_id ~= sandbox_id then
+    local may_begin = redis.call('HEXISTS', node_key(node_id, 'doubts'), id) == 1
+    if not (is_open(reservation.state) or may_begin) or reservation.node_id ~= node_id
+      or reservation.sandbox_id ~= sandbox_id then
       finding(subject, 'claims', 'sandbox ' .. sandbox_id .. ' is claimed by reservation ' .. id .. ', which is '
         .. shown(reservation.state) .. ' with sandbox ' .. shown(reservation.sandbox_id))
     end

@@ -48,13 +48,6 @@ local function purge_finished(now, slice)
   return #gone
 end
 
--- When another node holds the binding, this one was asked for the sandbox on behalf of the reservation alone.
-local function drop_claim(node_id, sandbox_id)
-  redis.call('HDEL', node_key(node_id, 'claims'), sandbox_id)
-  local record = record_of(sandbox_id)
-  if not record or record.node_id ~= node_id then redis.call('ZREM', node_key(node_id, 'assigned'), sandbox_id) end
-end
-
 -- Ends a reservation: nothing is held any more, and it stays readable for a while.
 -- One that counters settled may still be named by an event, so it is kept among the acknowledged.
 local function finish_reservation(reservation, state, reason, now)
@@ -79,7 +72,8 @@ local function finish_reservation(reservation, state, reason, now)
     redis.call('ZREMRANGEBYRANK', node_key(node_id, 'acknowledged'), 0, -ACKNOWLEDGED_MAX - 1)
   end
   if sandbox_id and sandbox_id ~= '' then
-    drop_claim(node_id, sandbox_id)
+    local may_begin = reservation.sandbox_told == 'named' and begins_until(reservation, state) ~= nil
+    if not may_begin or reason == 'node_removed' then drop_claim(node_id, sandbox_id) end
     if state == 'settled' then
       redis.call('PEXPIRE', key('sandbox:' .. sandbox_id), integer(retention))
     else

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from random import Random
 from typing import Any
@@ -18,14 +18,15 @@ from typing import Any
 from hypothesis import settings as hypothesis_settings
 
 from scheduler import errors
-from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot
+from scheduler.domain.node import DiscoveryState, Heartbeat, Node, NodeAddress, NodeSnapshot
 from scheduler.domain.placement import Decision, ScheduleRequest, Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.store.ledger import Ledger
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
-from tests.support.model import Model, ModelReservation, Refusal, Totals
+from tests.support.model import Conflicting, LifecycleModel, ModelReservation, Refusal, Told, Totals
+from tests.support.model.ranking import Request, dimensions
 from tests.support.recount import assert_ledger_is_sound
 
 KNOWN_TEMPLATE = Template("known", cpu_count=2, memory_mb=1024)
@@ -63,11 +64,13 @@ def shown(value: Any) -> str:
 class SideBySide:
     """Tells both the same and compares every answer."""
 
-    model: Model
+    model: LifecycleModel
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.clock = VirtualClock()
+        self.accepted: dict[str, list[int]] = {}  # generations that each node was answered
+        self.generations: dict[int, int] = {}  # as the model counts them
 
     @classmethod
     def settings(cls, random: Random) -> LedgerSettings:
@@ -87,8 +90,8 @@ class SideBySide:
         like any other, and the last one; between two looks the ledger may be as lazy as it likes."""
         raise NotImplementedError
 
-    def model_of(self, chosen: LedgerSettings) -> Model:
-        return Model(chosen, self.clock.now_ms)
+    def model_of(self, chosen: LedgerSettings) -> LifecycleModel:
+        return LifecycleModel(chosen, self.clock.now_ms)
 
     async def open(self, chosen: LedgerSettings) -> None:
         """A ledger of its own for this example, and the model of it."""
@@ -122,21 +125,42 @@ class SideBySide:
     async def unregister(self, node_id: str) -> None:
         node = self.model.nodes.get(node_id)
         if node is not None and node.snapshot is not None:
+            self.accepted.pop(node_id, None)
             await self.ledger.nodes.unregister(node_id, node.instance)
             self.model.unregister(node_id)
 
     async def report(
         self, node_id: str, snapshot: NodeSnapshot, instance: str = "one", roster: Sequence[str] | None = ()
     ) -> None:
-        told = None if roster is None else tuple(roster)
-        heartbeat = Heartbeat(node_id, instance, cluster_id="c1", snapshot=snapshot, sandbox_ids=told)
+        await self.tell(node_id, Told(instance, snapshot, None if roster is None else tuple(roster)))
+
+    async def tell(self, node_id: str, told: Told, behind: int | None = None) -> None:
+        """One report. `behind`: it was sampled when that many answers after the last but one were still to come."""
+        answers = self.accepted.setdefault(node_id, [])
+        generation = None
+        if behind is not None and behind < len(answers):
+            generation = answers[-1 - behind]
+            told = replace(told, acknowledged=self.generations[generation])
+        heartbeat = Heartbeat(
+            node_id,
+            told.instance,
+            cluster_id="c1",
+            snapshot=told.snapshot,
+            sandbox_ids=told.roster,
+            sequence=told.sequence,
+            hung_up=told.hung_up,
+            acknowledged_generation=generation,
+        )
         try:
-            await self.ledger.nodes.heartbeat(heartbeat, None)
+            result = await self.ledger.nodes.heartbeat(heartbeat, None)
         except errors.NodeNotListed:
             assert node_id not in self.model.nodes
             return
         assert node_id in self.model.nodes, "a report from outside discovery was taken"
-        self.model.heartbeat(node_id, instance, snapshot, told)
+        assert result.stale == self.model.heartbeat(node_id, told), "stale" if result.stale else "not stale"
+        if not result.stale:
+            answers.append(result.generation)
+            self.generations[result.generation] = self.model.ledger(node_id).generation
 
     async def schedule(self, request: ScheduleRequest) -> ModelReservation | None:
         """The ledger's choice is the model's choice, and so is its refusal with every reason."""
@@ -145,8 +169,12 @@ class SideBySide:
             decision: Decision | errors.NoNodes = await self.ledger.placements.schedule(request)
         except errors.NoNodes as refusal:
             decision = refusal
+        except errors.Conflict:
+            assert isinstance(self.model.schedule_named(request), Conflicting), "the sandbox id is free in the model"
+            return None
         chosen = decision.node.node_id if isinstance(decision, Decision) else None
-        expected = self.model.schedule(request, chosen)
+        expected = self.model.schedule_named(request, chosen)
+        assert not isinstance(expected, Conflicting), f"placed on {chosen}, though the sandbox id is taken"
         if isinstance(expected, Refusal):
             assert isinstance(decision, errors.NoNodes), f"placed on {chosen}, the model refuses: {expected}"
             assert decision.reasons == expected.reasons
@@ -176,7 +204,22 @@ class SideBySide:
         for node in nodes:
             pending = Totals(node.pending.cpu_count, node.pending.memory_bytes, node.pending.sandbox_count)
             assert pending == self.model.pending(node.node_id), f"pending of {node.node_id}"
+            self.compare_load(node)
             assert node.status == self.model.nodes[node.node_id].status(self.model.now_ms, report_ttl_ms), node.node_id
+
+    def compare_load(self, node: Node) -> None:
+        """Pressure of what is believed, so that loads which deletes have lowered are compared as well."""
+        expected = [
+            d.pressure
+            for d in dimensions(
+                self.model.nodes[node.node_id],
+                self.model.pending(node.node_id),
+                Request(False, 0, 0),
+                self.model.settings,
+            )
+        ]
+        if node.pressure is not None:
+            assert [node.pressure.cpu, node.pressure.memory] == expected, f"load of {node.node_id}"
 
     async def compare_groups(self) -> None:
         total, groups, _ = await self.ledger.groups.list(1000, None)
@@ -188,9 +231,10 @@ class SideBySide:
     async def compare_reservations(self) -> None:
         for expected in self.model.reservations:
             found = await self.ledger.reservations.get(expected.ledger_id)
-            assert (found.state, found.reason) == (expected.state, expected.reason), expected
+            states = [(one.state.value, one.reason) for one in (found, expected)]
+            assert states[0] == states[1], f"{expected.name} on {expected.node_id} is {states[0]}, not {states[1]}"
             held = Totals(found.held_cpu_count, found.held_memory_bytes, found.held_sandbox_count)
-            assert held == expected.held, expected
+            assert held == expected.held, f"{expected.name} on {expected.node_id}"
 
 
 async def play(machine: type[SideBySide], backend: Backend, seed: int, operations: Sequence[Operation]) -> None:

@@ -3,6 +3,7 @@ capacity is free while it is promised, and none is held after its reservation en
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from random import Random
@@ -13,14 +14,14 @@ from scheduler import errors
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
-from scheduler.domain.reservation import Lifecycle, ReservationResult
+from scheduler.domain.reservation import CancelCause, Lifecycle, ReservationResult
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.domain.settings import GroupSettings, LedgerSettings
+from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettings
 from tests.model.machine import Operation, SideBySide, address, run_side_by_side
 from tests.support import fleets
 from tests.support.backends import Backend
 from tests.support.clock import EPOCH_MS
-from tests.support.model import Conflicting, Done, LifecycleModel, ModelReservation, Refusal, Verdict
+from tests.support.model import Conflicting, Done, ModelReservation, Refusal, Told, Verdict
 
 NODES = ("a", "b", "c")
 SANDBOXES = ("s0", "s1", "s2", "s3", "s4")
@@ -41,7 +42,8 @@ def draw_request(random: Random) -> ScheduleRequest:
         memory_mb=random.choice([0, 1024, 1024]),
         images=random.choice([(), ("app",), ("app",)]),
     )
-    return ScheduleRequest(hint, lifecycle=random.choice(list(Lifecycle)))
+    sandbox_id = random.choice(SANDBOXES) if random.random() < 0.15 else None
+    return ScheduleRequest(hint, lifecycle=random.choice(list(Lifecycle)), sandbox_id=sandbox_id)
 
 
 def draw_event(random: Random) -> SandboxEvent:
@@ -57,8 +59,6 @@ def draw_event(random: Random) -> SandboxEvent:
 class LifecycleMachine(SideBySide):
     """A few big nodes, so that nearly everything is placed and has a life to live."""
 
-    model: LifecycleModel
-
     @classmethod
     def settings(cls, random: Random) -> LedgerSettings:
         grouped = [Strategy.GROUPED_ROUND_ROBIN] * 2
@@ -67,13 +67,14 @@ class LifecycleMachine(SideBySide):
             groups=GroupSettings(max_sandbox_count=random.choice([3, 5]), max_cpu_count=random.choice([0, 6])),
             binding_grace_ms=random.choice([0, 15_000, 15_000]),
             placement_reservation_ttl_ms=60_000,
+            avoid=AvoidSettings(refusals=0),  # which nodes are avoided is not judged here
         )
 
     @classmethod
     def draw(cls, random: Random) -> Operation:
         kinds = {
             "schedule": 9, "confirm": 7, "cancel": 3, "renew": 2, "schedule_by_key": 3, "cancel_by_key": 1,
-            "report_growth": 8, "tell_events": 5, "record_assignment": 2, "wait": 5,
+            "report_growth": 11, "tell_events": 5, "record_assignment": 2, "wait": 5,
             "set_node": 2, "remove_node": 1, "unregister": 1, "sweep": 1, "compare": 1,
         }  # fmt: skip
         name = random.choices(list(kinds), list(kinds.values()))[0]
@@ -85,21 +86,29 @@ class LifecycleMachine(SideBySide):
         # Of the latest reservations mostly: they have the longest life before them.
         back = min(random.randint(0, 9), random.randint(0, 9))
         listed = fleets.some(random, SANDBOXES, 0, 4)
+        instance = "two" if random.random() < 0.1 else "one"
         growth = {
             "node_id": node_id,
             "seed": random.randint(0, 10**6),
-            "instance": "two" if random.random() < 0.1 else "one",
-            "roster": None if random.random() < 0.3 else listed,
+            "instance": instance,
+            "roster": None if random.random() < 0.2 else listed,
+            "sequence": random.choice(["next", "next", "next", "next", "late", None]),
+            "hung_up": random.random() < 0.1,
+            "behind": random.choice([None, None, 0, 1]),
         }
         by_name: dict[str, dict[str, object]] = {
             "schedule": {"request": draw_request(random)},
             "confirm": {"back": back, "sandbox_id": sandbox_id},
-            "cancel": {"back": back},
+            "cancel": {"back": back, "answered": random.random() < 0.5},
             "renew": {"back": back, "ttl_ms": random.choice([5_000, 90_000])},
             "schedule_by_key": {"request": draw_request(random), "key": random.choice(KEYS)},
             "cancel_by_key": {"key": random.choice(KEYS)},
             "report_growth": growth,
-            "tell_events": {"node_id": node_id, "events": [draw_event(random) for _ in range(random.randint(1, 3))]},
+            "tell_events": {
+                "node_id": node_id,
+                "instance": instance,
+                "events": [draw_event(random) for _ in range(random.randint(1, 3))],
+            },
             "record_assignment": {"sandbox_id": sandbox_id, "node_id": node_id},
             "wait": {"ms": random.choice(WAITS_MS)},
             "set_node": {"node_id": node_id, "lingering": random.random() < 0.2},
@@ -108,29 +117,45 @@ class LifecycleMachine(SideBySide):
         }
         return by_name.get(name, {})
 
-    def model_of(self, chosen: LedgerSettings) -> LifecycleModel:
-        return LifecycleModel(chosen, self.clock.now_ms)
-
     async def begin(self) -> None:
+        self.sequences: Counter[tuple[str, str]] = Counter()
         for node_id in NODES:
             await self.set_node(node_id, lingering=False)
             await self.report(node_id, FIRST_REPORT)
 
     # Nodes
 
-    async def report_growth(self, node_id: str, seed: int, instance: str, roster: Sequence[str] | None) -> None:
+    async def report_growth(
+        self,
+        node_id: str,
+        seed: int,
+        instance: str,
+        roster: Sequence[str] | None,
+        sequence: str | None,
+        hung_up: bool,
+        behind: int | None,
+    ) -> None:
+        """`sequence`: the next of that process, one that was told already ("late"), or none."""
         node = self.model.nodes.get(node_id)
         before = node.snapshot if node is not None and node.snapshot is not None else FIRST_REPORT
-        silent_ms = self.model.now_ms - self.model.last_report_ms.get(node_id, self.model.now_ms)
-        if roster is None and silent_ms >= self.model.settings.binding_ttl_ms:
-            roster = ()  # whether its bindings are swept by now is left open
-        snapshot = replace(fleets.next_snapshot(Random(seed), before), status=NodeStatus.READY)
-        await self.report(node_id, snapshot, instance, roster)
+        random = Random(seed)
+        snapshot = replace(
+            fleets.next_snapshot(random, before),
+            status=NodeStatus.READY,
+            sandbox_starting_count=random.choice([0, 0, 1, 2]),
+            create_fails=before.create_fails + random.choice([0, 0, 0, 1]),
+            paused_allocated_cpu=random.choice([0, 0, 0, 1]),
+            paused_sandbox_count=int(random.random() < 0.1),
+        )
+        self.sequences[node_id, instance] += sequence == "next"
+        number = None if sequence is None else self.sequences[node_id, instance] or None
+        told = Told(instance, snapshot, None if roster is None else tuple(roster), number, hung_up)
+        await self.tell(node_id, told, behind)
 
-    async def tell_events(self, node_id: str, events: Sequence[SandboxEvent]) -> None:
+    async def tell_events(self, node_id: str, instance: str, events: Sequence[SandboxEvent]) -> None:
         if node_id in self.model.nodes:
-            counted = await self.ledger.nodes.record_events(node_id, "one", events)
-            assert counted == self.model.record_events(node_id, events)
+            counted = await self.ledger.nodes.record_events(node_id, instance, events)
+            assert counted == self.model.record_events(node_id, instance, events)
 
     # Callers
 
@@ -143,10 +168,11 @@ class LifecycleMachine(SideBySide):
             answer = await _answer(self.ledger.reservations.confirm(reservation.ledger_id, sandbox_id))
             _same(answer, self.model.confirm(reservation, sandbox_id))
 
-    async def cancel(self, back: int) -> None:
+    async def cancel(self, back: int, answered: bool) -> None:
         if (reservation := self._latest(back)) is not None:
-            answer = await _answer(self.ledger.reservations.cancel(reservation.ledger_id, REASON))
-            _same(answer, self.model.cancel(reservation, REASON))
+            cause = CancelCause.NODE_REFUSED if answered else CancelCause.CALLER
+            answer = await _answer(self.ledger.reservations.cancel(reservation.ledger_id, REASON, cause))
+            _same(answer, self.model.cancel(reservation, REASON, answered))
 
     async def renew(self, back: int, ttl_ms: int) -> None:
         if (reservation := self._latest(back)) is not None:
@@ -187,8 +213,12 @@ class LifecycleMachine(SideBySide):
     # Time and looking
 
     async def wait(self, ms: int) -> None:
+        """What outlives its time is swept at once: whether something is, before anybody looks, is left open."""
         if self.model.now_ms + ms < EPOCH_MS + LONGEST_RUN_MS:
+            bound = len(self.model.bindings)
             await super().wait(ms)
+            while len(self.model.bindings) != bound and await self.ledger.reservations.sweep():
+                pass
 
     async def compare(self) -> None:
         await self.compare_reservations()

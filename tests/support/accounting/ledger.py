@@ -14,7 +14,8 @@ CLEAN_REPORTS = 2
 class Reservation(NamedTuple):
     """`told`: a caller said the id; else an event did, and it is provisional. `older`: than the last report.
     `doubt`: how many reports must still come until an end without a name owns no id; `over`: its create can
-    begin no more, or the caller knew the node's answer (`known`)."""
+    begin no more, or the caller knew the node's answer (`known`). `left`: what counters of reports without ids have
+    not accounted for; None: all of it."""
 
     name: str
     size: Size
@@ -27,6 +28,11 @@ class Reservation(NamedTuple):
     known: bool = True
     over: bool = True
     doubt: int = 0
+    left: Size | None = None
+
+    @property
+    def held(self) -> Size:
+        return self.size if self.left is None else self.left
 
     @property
     def open(self) -> bool:
@@ -48,6 +54,7 @@ class Record(NamedTuple):
     told_at: int = 0
     generation: int = 0
     missed_at: int = -1
+    named: bool = False  # by its caller before it began, and by nobody since
 
 
 class Ledger(NamedTuple):
@@ -150,7 +157,7 @@ def unexplained(ledger: Ledger) -> Unexplained:
 
 def doubted(ledger: Ledger) -> int:
     ended = sum(1 for r in ledger.reservations if not r.open and not r.told and r.doubt > 0)
-    return ended + sum(1 for r in ledger.reservations if r.unnamed and r.lifecycle == HEARTBEAT)
+    return ended + len(waiting(ledger, HEARTBEAT))
 
 
 def available(ledger: Ledger) -> int:
@@ -161,17 +168,17 @@ def available(ledger: Ledger) -> int:
 
 
 def held(ledger: Ledger, rules: Rules) -> Size:
-    sizes = [r.size for r in ledger.reservations if r.open and r.sandbox not in ledger.roster]
+    sizes = [r.held for r in ledger.reservations if r.open and r.sandbox not in ledger.roster]
     kept = total(sizes, ledger.zero)
     if not ledger.whole:
         return kept
     if rules.unnamed == "bounded":
-        explicit = [r.size for r in waiting(ledger, EXPLICIT)]
+        explicit = [r.held for r in waiting(ledger, EXPLICIT)]
         if explicit:
             doubts = doubted(ledger) if rules.doubt else 0
             kept = subtract(kept, discount(explicit, unexplained(ledger), doubts))
-    if rules.counted == "entered":
-        uncertain = [r.size for r in waiting(ledger, HEARTBEAT)]
+    if rules.counted == "entered" and (ledger.roster or rules.empty_rosters_tell_entries):
+        uncertain = [r.held for r in waiting(ledger, HEARTBEAT)]
         kept = subtract(kept, counted(uncertain, available(ledger), len(ledger.zero)))
     return kept
 
@@ -198,7 +205,7 @@ def schedule(ledger: Ledger, name: str, size: Size, lifecycle: str = EXPLICIT, s
     if sandbox:
         if ledger.record(sandbox) or ledger.carrier(sandbox) or sandbox in ledger.roster | ledger.deleted:
             return None
-        ledger = ledger.put_record(Record(sandbox, size, told=True))
+        ledger = ledger.put_record(Record(sandbox, size, told=True, named=True))
     return ledger._replace(reservations=(*ledger.reservations, made))
 
 
@@ -238,7 +245,7 @@ def assign(ledger: Ledger, sandbox: str, now: int = 0) -> Ledger:
     """RecordAssignment: this sandbox runs here. Makes a provisional name a told one; alone it names nothing and
     states no size, so an exact load is not believed beside it."""
     earlier = ledger.record(sandbox) or Record(sandbox)
-    if not earlier.told:
+    if not earlier.told or earlier.named:
         ledger = ledger.put_record(Record(sandbox, earlier.size, True, now, ledger.generation))
     carrier = ledger.carrier(sandbox)
     return ledger.put(carrier._replace(told=True, doubt=0)) if carrier is not None else ledger
@@ -256,7 +263,14 @@ def cancel(ledger: Ledger, name: str, known: bool) -> Ledger:
     r = ledger.reservation(name)
     if r.state != PENDING:
         return ledger
-    return end(ledger, r, CANCELLED, "cancelled", known, over=known)
+    ledger = end(ledger, r, CANCELLED, "cancelled", known, over=known)
+    return drop_name(ledger, r.sandbox) if known else ledger
+
+
+def drop_name(ledger: Ledger, sandbox: str) -> Ledger:
+    """What its caller had named will not begin."""
+    record = ledger.record(sandbox)
+    return ledger.drop_record(sandbox) if record is not None and record.named else ledger
 
 
 def expire(ledger: Ledger, name: str) -> Ledger:

@@ -15,6 +15,7 @@ from tests.support.accounting.ledger import (
     Record,
     Reservation,
     available,
+    drop_name,
     end,
     told_size,
     unexplained,
@@ -25,7 +26,8 @@ from tests.support.accounting.rules import Rules, Size, subtract
 
 class Report(NamedTuple):
     """What one sampling of the node saw. `sequence` 0: the node sends none, so this may be a copy.
-    `given_up`: the caller has hung up before the answer. `acknowledged`: the generation it last was told."""
+    `given_up`: the caller has hung up before the answer. `acknowledged`: the generation it last was told.
+    `contested`: further ids that it lists and another node keeps."""
 
     instance: str
     sequence: int
@@ -37,6 +39,7 @@ class Report(NamedTuple):
     paused: int = 0
     given_up: bool = False
     acknowledged: int = -1
+    contested: frozenset[str] = frozenset()
 
 
 def is_stale(ledger: Ledger, rules: Rules, report: Report) -> bool:
@@ -57,6 +60,20 @@ def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger
     """Install a report. What it proves ends in the same step, so nothing is free or counted twice between."""
     if is_stale(ledger, rules, report):
         return ledger
+    proof = prove(ledger, rules, report, now)
+    return tally(proof, rules, report)
+
+
+class Proof(NamedTuple):
+    """A report in between: what it tells by id has ended. `before` it; `first`: with a roster, of its instance."""
+
+    ledger: Ledger
+    before: Ledger
+    first: bool
+
+
+def prove(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Proof:
+    """Install load and roster; end what is listed or proven gone."""
     first = report.instance != ledger.instance
     if first:
         ledger = _replace_instance(ledger, report)
@@ -70,15 +87,27 @@ def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger
         reservations=tuple(r._replace(older=True) if r.open else r for r in ledger.reservations),
     )
     if rules.hang_up_proves_nothing and report.given_up:
-        ledger = ledger._replace(whole=False)
+        return Proof(ledger._replace(whole=False), before, first)
+    first = first or not before.listed_once
+    # While another node keeps some of its ids, the load counts more than the installed roster lists.
+    whole = not report.contested
+    listed_once = whole or before.listed_once
+    ledger = ledger._replace(roster=report.roster, whole=whole, listed_once=listed_once)
+    ledger = _settle_listed(ledger, report)
+    for record in ledger.records:
+        ledger = _judge(ledger, rules, before, record, report, now)
+    return Proof(ledger, before, first)
+
+
+def tally(proof: Proof, rules: Rules, report: Report) -> Ledger:
+    """What its counts tell, and what it leaves unexplained."""
+    ledger, before, first = proof
+    if rules.hang_up_proves_nothing and report.given_up:
         if rules.entries_need_a_roster:
             return ledger
         return _count_entered(ledger, rules, ledger, report._replace(roster=ledger.roster), first)
-    first = first or not before.listed_once
-    ledger = ledger._replace(roster=report.roster, whole=True, listed_once=True)
-    ledger = _settle_listed(ledger)
-    for record in ledger.records:
-        ledger = _judge(ledger, rules, before, record, report, now)
+    if not ledger.whole:
+        return ledger
     if rules.counted == "entered":
         ledger = _count_entered(ledger, rules, before, report, first)
     elif not first:
@@ -107,13 +136,15 @@ def _replace_instance(ledger: Ledger, report: Report) -> Ledger:
     )
 
 
-def _settle_listed(ledger: Ledger) -> Ledger:
+def _settle_listed(ledger: Ledger, report: Report) -> Ledger:
     for r in ledger.reservations:
-        if r.open and r.sandbox in ledger.roster:
+        if r.open and r.sandbox in ledger.roster | report.contested:
             ledger = end(ledger, r, SETTLED, "listed")
+            if r.sandbox in ledger.roster and ledger.record(r.sandbox) is None:
+                ledger = ledger.put_record(Record(r.sandbox, r.size, told=True))
     for sandbox in ledger.roster:
         record = ledger.record(sandbox) or Record(sandbox)
-        ledger = ledger.put_record(record._replace(missed_at=-1))
+        ledger = ledger.put_record(record._replace(missed_at=-1, named=False))
     return ledger
 
 
@@ -122,12 +153,12 @@ def _settle_listed(ledger: Ledger) -> Ledger:
 
 def _judge(ledger: Ledger, rules: Rules, before: Ledger, record: Record, report: Report, now: int) -> Ledger:
     """Whether this report proves that a sandbox it does not list is gone."""
-    if record.sandbox in report.roster:
+    if record.sandbox in report.roster | report.contested:
         return ledger
     carrier = ledger.carrier(record.sandbox)
     if carrier is not None and carrier.state == PENDING and carrier.told:
         return ledger  # its caller has named it, and nobody said yet that it exists
-    if any(r.sandbox == record.sandbox and not r.over for r in ledger.reservations):
+    if record.named:
         return ledger  # a create that nobody waits for any more may still bring it
     if _is_gone(rules, before, record, report, now):
         if carrier is not None and carrier.open:
@@ -161,6 +192,8 @@ def _count_entered(ledger: Ledger, rules: Rules, before: Ledger, report: Report,
     credit = max(_lowest(ledger), min(credit, still_open))
     ledger = ledger._replace(entered=entered, shown=shown, credit=credit)
     uncertain = waiting(ledger, HEARTBEAT)
+    if not (ledger.roster or rules.empty_rosters_tell_entries):
+        return ledger
     if uncertain and available(ledger) >= len(uncertain):
         for r in uncertain:
             ledger = end(ledger, r, SETTLED, "counters")
@@ -203,7 +236,11 @@ def _count_growth(ledger: Ledger, before: Ledger, report: Report) -> Ledger:
 def _clear_doubts(ledger: Ledger, rules: Rules) -> Ledger:
     clean = unexplained(ledger).ids == 0
     changed = [_less_doubted(r, rules, clean) if r.doubt else r for r in ledger.reservations]
-    return ledger._replace(reservations=tuple(changed))
+    cleared = [r.sandbox for r in ledger.reservations if r.doubt == 1 and _less_doubted(r, rules, clean).doubt == 0]
+    ledger = ledger._replace(reservations=tuple(changed))
+    for sandbox in cleared:
+        ledger = drop_name(ledger, sandbox)
+    return ledger
 
 
 def _less_doubted(r: Reservation, rules: Rules, clean: bool) -> Reservation:
@@ -236,15 +273,15 @@ def created(ledger: Ledger, rules: Rules, sandbox: str, size: Size, now: int = 0
         return ledger
     ledger = ledger._replace(created=ledger.created | {sandbox})
     record = ledger.record(sandbox) or Record(sandbox, told_at=now, generation=ledger.generation)
-    named_later = any(r.unnamed and r.lifecycle == EXPLICIT and _fits(r, size) for r in ledger.reservations)
+    named_later = any(r.unnamed and r.lifecycle == EXPLICIT and fits(r, size) for r in ledger.reservations)
     carried = ledger.carrier(sandbox) is not None
     if named_later and not carried and not rules.events_name_explicit:
         return ledger
-    ledger = ledger.put_record(record._replace(size=size, told=True))
+    ledger = ledger.put_record(record._replace(size=size, told=True, named=False))
     if carried:
         return ledger
-    fitting = [r for r in ledger.reservations if _nameable(r, rules) and _fits(r, size)]
-    meant = any(_ended_without_a_name(r) and _fits(r, size) for r in ledger.reservations)
+    fitting = [r for r in ledger.reservations if nameable(r, rules) and fits(r, size)]
+    meant = any(_ended_without_a_name(r) and fits(r, size) for r in ledger.reservations)
     if len({r.size for r in fitting}) != 1 or (meant and not rules.events_name_explicit):
         return ledger
     named = fitting[0]._replace(sandbox=sandbox)
@@ -259,11 +296,11 @@ def _ended_without_a_name(r: Reservation) -> bool:
     return not r.open and not r.told and (not r.sandbox or r.state == EXPIRED)
 
 
-def _nameable(r: Reservation, rules: Rules) -> bool:
+def nameable(r: Reservation, rules: Rules) -> bool:
     return r.unnamed and (r.lifecycle == HEARTBEAT or rules.events_name_explicit)
 
 
-def _fits(r: Reservation, size: Size) -> bool:
+def fits(r: Reservation, size: Size) -> bool:
     return all(own in (0, told) for own, told in zip(r.size, size, strict=True))
 
 

@@ -22,7 +22,7 @@ Confirming callers (`explicit`):
 
     k         =  listed ids that are neither explained nor baseline
     doubted   =  reservations that ended without a told name and may still own one of these ids (see below),
-                 plus open unnamed reservations of the other lifecycle
+                 plus the W of the other lifecycle
     L         =  load − Σ sizes of explained ids − baseline_load
     exact     =  doubted = 0, and k ≤ |W|, and every explained listed id and every member of W states its size,
                  and k smallest of W ≤ L ≤ k largest of W
@@ -95,6 +95,7 @@ class Rules:
     delete_remembered: bool = True
     entries_need_a_roster: bool = True
     starting: str = "bounded"  # "never": what was never listed counts only once all others run; "always"; "bounded"
+    empty_rosters_tell_entries: bool = True  # False: where no id is listed counters are read as in 0.1
     replaced_stay_replaced: bool = True
     doubt: bool = True
     doubt_until_over: bool = True

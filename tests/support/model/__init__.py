@@ -8,6 +8,7 @@ candidates are sorted whole, time passes at once for everything. It is written f
 from tests.support.model.facts import ModelGroup, ModelNode, ModelReservation, Totals
 from tests.support.model.lifecycle import Conflicting, Done, LifecycleModel
 from tests.support.model.model import Model, Refusal, Verdict
+from tests.support.model.reporting import Told
 
 __all__ = [
     "Conflicting",
@@ -18,6 +19,7 @@ __all__ = [
     "ModelNode",
     "ModelReservation",
     "Refusal",
+    "Told",
     "Totals",
     "Verdict",
 ]

@@ -143,7 +143,7 @@ class Chooser:
             return "over_limit"
         if not self.admits:
             return None
-        return insufficient(*dimensions(node.snapshot, self.pending(node_id), self.wanted, self.settings))
+        return insufficient(*dimensions(node, self.pending(node_id), self.wanted, self.settings))
 
     def _fits(self, node_id: str) -> bool:
         return self._shortage(node_id) is None

@@ -22,8 +22,10 @@ class Totals:
 
 @dataclass
 class ModelReservation:
-    """`held` is what still counts on the node; `told` and `suggested` are sandbox ids."""
+    """What callers see of one. `name` finds it in the ledger of its node (tests/support/accounting), which says
+    what it holds and which sandbox it is; `held` is that, less what the whole node's report already shows."""
 
+    name: str
     node_id: str
     lifecycle: Lifecycle
     cpu: int
@@ -34,9 +36,8 @@ class ModelReservation:
     state: ReservationState = ReservationState.PENDING
     reason: str | None = None
     held: Totals = field(default_factory=Totals)
-    told: str | None = None
-    suggested: str | None = None
-    confirmed_at_ms: int = 0
+    sandbox_id: str | None = None
+    confirmed: bool = False
     finished_at_ms: int = 0
     orphaned: bool = False
     nameable: bool = True
@@ -49,29 +50,11 @@ class ModelReservation:
     def open(self) -> bool:
         return self.state in {ReservationState.PENDING, ReservationState.CONFIRMED}
 
-    @property
-    def sandbox_id(self) -> str | None:
-        return self.told or self.suggested
-
-
-@dataclass
-class Explained:
-    """Growth since a node's last report that no counter may credit again: what explicit
-    reservations, identities and forks account for. A size nobody stated may be all of it."""
-
-    totals: Totals = field(default_factory=Totals)
-    any_cpu: bool = False
-    any_memory: bool = False
-
-    def add(self, cpu: int, memory: int) -> None:
-        self.totals += Totals(cpu, memory, 1)
-        self.any_cpu |= cpu == 0
-        self.any_memory |= memory == 0
-
 
 @dataclass
 class ModelNode:
-    """A discovered node. `snapshot` None: it has not reported since it was (re)discovered."""
+    """A discovered node. `snapshot` None: it has not reported since it was (re)discovered. `lowered`: what delete
+    events ended and the report still counts."""
 
     node_id: str
     endpoint: str
@@ -80,7 +63,7 @@ class ModelNode:
     instance: str = ""
     last_seen_ms: int = 0
     sequence: int | None = None
-    explained: Explained = field(default_factory=Explained)
+    lowered: Totals = field(default_factory=Totals)
 
     def stale(self, now_ms: int, report_ttl_ms: int) -> bool:
         return self.snapshot is not None and now_ms - self.last_seen_ms > report_ttl_ms

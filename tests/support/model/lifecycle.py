@@ -1,18 +1,19 @@
-"""The model with identity: confirm, cancel, renew, events, rosters, bindings, keys."""
+"""The model with identity: confirm, cancel, renew, keys."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.domain.node import NodeAddress, NodeSnapshot
+from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import ScheduleRequest
-from scheduler.domain.reservation import Lifecycle, ReservationState
-from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+from scheduler.domain.reservation import ReservationState
 from scheduler.domain.settings import LedgerSettings
+from tests.support.accounting import ledger as calls
+from tests.support.model.accounts import RULES
 from tests.support.model.choosing import used_up
-from tests.support.model.facts import Explained, ModelNode, ModelReservation, Totals
-from tests.support.model.model import Model, Refusal, Verdict
+from tests.support.model.events import TellingModel
+from tests.support.model.facts import ModelReservation
+from tests.support.model.model import Refusal, Verdict
 
 
 @dataclass(frozen=True)
@@ -28,65 +29,80 @@ class Conflicting:
     """Another truth is recorded."""
 
 
-class LifecycleModel(Model):
-    """Adds what callers and nodes tell by id to what `Model` knows of counters and time."""
+class LifecycleModel(TellingModel):
+    """Adds what callers ask of single reservations."""
 
     def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
         super().__init__(settings, now_ms)
-        self.rosters: dict[str, set[str]] = {}
-        self.last_report_ms: dict[str, int] = {}
-        self.bindings: dict[str, tuple[str, int]] = {}  # sandbox → node, recorded at
-        self.events_seen: dict[str, set[tuple[SandboxEventType, str]]] = {}
         self.by_key: dict[str, tuple[ScheduleRequest, ModelReservation] | None] = {}  # None: a tombstone
 
-    # Discovery
-
     def set_node(self, address: NodeAddress, lingering: bool) -> None:
-        """A node that comes back too late starts anew: old events and promises tell nothing of it."""
         if self.given_up(address.node_id):
             self.events_seen.pop(address.node_id, None)
-            for reservation in self.reservations:
-                reservation.nameable &= reservation.node_id != address.node_id
+        if address.node_id not in self.nodes:
+            self.explained.pop(address.node_id, None)
         super().set_node(address, lingering)
+
+    def unregister(self, node_id: str) -> None:
+        super().unregister(node_id)
+        self.explained.pop(node_id, None)
 
     # Confirm, cancel, renew
 
     def confirm(self, reservation: ModelReservation, sandbox_id: str) -> Done | Conflicting:
-        other = self.carrier(sandbox_id)
-        if reservation.state is ReservationState.CANCELLED:
+        other, kept = self.carrier(sandbox_id), self.kept(reservation)
+        if reservation.state is ReservationState.CANCELLED or (kept.told and kept.sandbox != sandbox_id):
             return Conflicting()
-        if reservation.told not in {None, sandbox_id}:
+        if other is not None and other is not reservation and self.kept(other).told:
             return Conflicting()
-        if other is not None and other is not reservation and other.told:
-            return Conflicting()
-        if reservation.told and reservation.state in {ReservationState.CONFIRMED, ReservationState.SETTLED}:
+        if reservation.confirmed and reservation.state in {ReservationState.CONFIRMED, ReservationState.SETTLED}:
             return Done(replayed=True, orphaned=reservation.orphaned)
         if other is not None and other is not reservation:
-            self._lose_name(other)
+            self.unname(other)
         orphaned = reservation.state is ReservationState.EXPIRED
-        misnamed = reservation.suggested not in {None, sandbox_id}
-        self._become_confirmed(reservation, orphaned, misnamed)
-        reservation.told, reservation.suggested, reservation.confirmed_at_ms = sandbox_id, None, self.now_ms
-        if reservation.state is ReservationState.CONFIRMED and sandbox_id in self.roster_of(reservation.node_id):
-            self.finish(reservation, ReservationState.SETTLED, "listed")
-        self.bind(sandbox_id, reservation.node_id)
+        reservation.orphaned |= orphaned
+        reservation.confirmed = True
+        if self._counts_again(reservation, sandbox_id) and self.given_up(reservation.node_id):
+            self._confirm_nowhere(reservation, sandbox_id)
+        else:
+            self._confirm(reservation, sandbox_id)
+        if (
+            orphaned
+            and reservation.group is not None
+            and not reservation.group_charged
+            and reservation.reason != "node_removed"
+        ):
+            self._charge_again(reservation)
         return Done(orphaned=orphaned)
 
-    def _become_confirmed(self, reservation: ModelReservation, orphaned: bool, misnamed: bool) -> None:
+    def _counts_again(self, reservation: ModelReservation, sandbox_id: str) -> bool:
+        misnamed = reservation.sandbox_id not in {None, sandbox_id}
         settled = reservation.state is ReservationState.SETTLED
-        reservation.orphaned |= orphaned
-        if (orphaned or (settled and misnamed)) and self.given_up(reservation.node_id):
-            # There is nothing left to hold it on.
-            reservation.state, reservation.reason = ReservationState.SETTLED, "node_removed"
-            return
-        if settled and not misnamed:
-            return  # what settled it stays true
-        if orphaned or settled:
-            self._count_again(reservation)
-        if orphaned and reservation.group is not None and not reservation.group_charged:
-            self._charge_again(reservation)
-        reservation.state = ReservationState.CONFIRMED
-        reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
+        return reservation.state is ReservationState.EXPIRED or (settled and misnamed)
+
+    def _confirm_nowhere(self, reservation: ModelReservation, sandbox_id: str) -> None:
+        """Its node is gone: there is nothing left to hold it on."""
+        kept = self.kept(reservation)._replace(
+            state=calls.SETTLED, reason="node_removed", sandbox=sandbox_id, told=True, doubt=0
+        )
+        self.put(reservation.node_id, self.ledger(reservation.node_id).put(kept))
+        self.bind(sandbox_id, reservation.node_id)
+
+    def _confirm(self, reservation: ModelReservation, sandbox_id: str) -> None:
+        node_id = reservation.node_id
+        if reservation.state is ReservationState.PENDING or self._counts_again(reservation, sandbox_id):
+            reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
+        before = self.ledger(node_id)
+        ended = self.is_over(sandbox_id, node_id)
+        if not ended:
+            self.bind(sandbox_id, node_id)
+        confirmed = calls.confirm(self.ledger(node_id), RULES, reservation.name, sandbox_id, self.now_ms)
+        assert confirmed is not None
+        kept = confirmed.reservation(reservation.name)
+        # What counters had told of it is counted anew once it was open again.
+        confirmed = confirmed.put(kept._replace(left=None if not before.reservation(kept.name).open else kept.left))
+        self.put(node_id, confirmed._replace(records=before.records) if ended else confirmed)
+        self.end_listed_or_deleted(reservation)
 
     def _charge_again(self, reservation: ModelReservation) -> None:
         reservation.group_charged = True
@@ -96,24 +112,14 @@ class LifecycleModel(Model):
             if used_up(group, self.settings):
                 del self.groups[group.key]
 
-    def _count_again(self, reservation: ModelReservation) -> None:
-        reservation.held = Totals(reservation.cpu, reservation.memory, 1)
-        reservation.reason = None
-
-    def _lose_name(self, reservation: ModelReservation) -> None:
-        """Its name was another's: it counts again under its old deadline."""
-        reservation.suggested = None
-        if reservation.state is ReservationState.SETTLED:
-            self._count_again(reservation)
-            reservation.state = ReservationState.PENDING
-            self._end_by_time(reservation)
-
-    def cancel(self, reservation: ModelReservation, reason: str) -> Done | Conflicting:
+    def cancel(self, reservation: ModelReservation, reason: str, answered: bool = False) -> Done | Conflicting:
+        """`answered`: the caller had the node's answer."""
         replayed = reservation.state is ReservationState.CANCELLED
-        if reservation.told and reservation.state is not ReservationState.EXPIRED and not replayed:
+        if reservation.confirmed and reservation.state is not ReservationState.EXPIRED and not replayed:
             return Conflicting()
         if reservation.state is ReservationState.PENDING:
-            self.finish(reservation, ReservationState.CANCELLED, reason)
+            ledger = calls.cancel(self.ledger(reservation.node_id), reservation.name, known=answered)
+            self.put(reservation.node_id, ledger.put(ledger.reservation(reservation.name)._replace(reason=reason)))
         return Done(replayed=replayed, orphaned=reservation.orphaned)
 
     def renew(self, reservation: ModelReservation, ttl_ms: int) -> Done | Conflicting:
@@ -122,7 +128,12 @@ class LifecycleModel(Model):
         reservation.deadline_ms = self.now_ms + ttl_ms
         return Done()
 
-    # Keys
+    # Keys and names given in a schedule
+
+    def schedule_named(self, request: ScheduleRequest, chosen: str | None = None) -> Verdict | Refusal | Conflicting:
+        if request.sandbox_id is not None and request.hint is not None and self.is_taken(request.sandbox_id):
+            return Conflicting()
+        return self.schedule(request, chosen)
 
     def schedule_by_key(
         self, key: str, request: ScheduleRequest, chosen: str | None = None
@@ -134,7 +145,7 @@ class LifecycleModel(Model):
                 return Conflicting()
             ended = earlier[1].state in {ReservationState.CANCELLED, ReservationState.EXPIRED}
             return Conflicting() if ended else earlier[1]
-        verdict = self.schedule(request, chosen)
+        verdict = self.schedule_named(request, chosen)
         if isinstance(verdict, Verdict) and verdict.reservation is not None:
             self.by_key[key] = (request, verdict.reservation)
         return verdict
@@ -145,132 +156,3 @@ class LifecycleModel(Model):
             return Done()
         earlier = self.by_key[key]
         return self.cancel(earlier[1], reason) if earlier else Done(replayed=True)
-
-    # Names
-
-    def carrier(self, sandbox_id: str) -> ModelReservation | None:
-        """The reservation that carries this id: open, or settled by it."""
-        for reservation in self.reservations:
-            if reservation.sandbox_id == sandbox_id and (
-                reservation.open or reservation.state is ReservationState.SETTLED
-            ):
-                return reservation
-        return None
-
-    def record_events(self, node_id: str, events: Iterable[SandboxEvent]) -> int:
-        """How many were new. A create names, a delete ends, a fork explains."""
-        seen = self.events_seen.setdefault(node_id, set())
-        counted = 0
-        for event in events:
-            if (event.event_type, event.sandbox_id) in seen:
-                continue
-            seen.add((event.event_type, event.sandbox_id))
-            counted += 1
-            if event.event_type is SandboxEventType.CREATE and self.carrier(event.sandbox_id) is None:
-                self._suggest(node_id, event)
-            elif event.event_type is SandboxEventType.DELETE:
-                self._delete(node_id, event.sandbox_id)
-            elif event.event_type is SandboxEventType.FORK:
-                self.nodes[node_id].explained.add(event.requested_cpu, event.requested_memory_bytes)
-        return counted
-
-    def _suggest(self, node_id: str, event: SandboxEvent) -> None:
-        """Names the oldest that fits; several stated sizes that all fit leave it open."""
-        fitting = [r for r in self.reservations if self._unnamed(r, node_id) and _fits(r, event)]
-        if len({(r.cpu, r.memory) for r in fitting}) != 1:
-            return
-        reservation = fitting[0]
-        reservation.suggested = event.sandbox_id
-        if reservation.open and event.sandbox_id in self.roster_of(node_id):
-            self.finish(reservation, ReservationState.SETTLED, "listed")
-
-    def _unnamed(self, reservation: ModelReservation, node_id: str) -> bool:
-        acknowledged = reservation.state is ReservationState.SETTLED and reservation.reason == "counters"
-        nameless = reservation.sandbox_id is None and (reservation.open or acknowledged)
-        return nameless and reservation.nameable and reservation.node_id == node_id
-
-    def _delete(self, node_id: str, sandbox_id: str) -> None:
-        reservation = self.carrier(sandbox_id)
-        if reservation is not None and reservation.open and reservation.node_id == node_id:
-            self.finish(reservation, ReservationState.SETTLED, "deleted")
-        self.unbind(sandbox_id, node_id)
-
-    # Rosters and bindings
-
-    def roster_of(self, node_id: str) -> set[str]:
-        """What the node listed last, less what was taken over or deleted since."""
-        return self.rosters.setdefault(node_id, set())
-
-    def heartbeat(self, node_id: str, instance: str, snapshot: NodeSnapshot, roster: Iterable[str] | None) -> None:
-        super().heartbeat(node_id, instance, snapshot, roster)
-        self.last_report_ms[node_id] = self.now_ms
-        if roster is not None:
-            self._apply_roster(node_id, set(roster))
-
-    def judge_roster(self, node: ModelNode, roster: set[str], explained: Explained) -> None:
-        for reservation in self.open_on(node.node_id):
-            if reservation.sandbox_id in roster:
-                if reservation.lifecycle is Lifecycle.HEARTBEAT:
-                    explained.add(reservation.cpu, reservation.memory)
-                self.finish(reservation, ReservationState.SETTLED, "listed")
-            elif (
-                reservation.state is ReservationState.CONFIRMED
-                and self.now_ms - reservation.confirmed_at_ms >= self.settings.binding_grace_ms
-            ):
-                assert reservation.told is not None
-                self.finish(reservation, ReservationState.SETTLED, "gone")
-                self.unbind(reservation.told, node.node_id)
-
-    def _apply_roster(self, node_id: str, roster: set[str]) -> None:
-        before = set(self.roster_of(node_id))
-        for sandbox_id in roster - before:
-            if self.bindings.get(sandbox_id, ("", 0))[0] != node_id:
-                self.bind(sandbox_id, node_id)
-            self.roster_of(node_id).add(sandbox_id)
-        for sandbox_id in before - roster:
-            self.unbind(sandbox_id, node_id)
-        for sandbox_id, (holder, recorded_at_ms) in list(self.bindings.items()):
-            overdue = self.now_ms - recorded_at_ms >= self.settings.binding_grace_ms
-            if holder == node_id and sandbox_id not in roster and overdue:
-                self.unbind(sandbox_id, node_id)
-
-    def bind(self, sandbox_id: str, node_id: str) -> None:
-        """The last one wins; whoever listed it before does not any more."""
-        for other, roster in self.rosters.items():
-            if other != node_id:
-                roster.discard(sandbox_id)
-        self.bindings[sandbox_id] = (node_id, self.now_ms)
-
-    def unbind(self, sandbox_id: str, node_id: str) -> None:
-        self.roster_of(node_id).discard(sandbox_id)
-        if self.bindings.get(sandbox_id, ("", 0))[0] == node_id:
-            del self.bindings[sandbox_id]
-
-    def record_assignment(self, sandbox_id: str, node_id: str) -> None:
-        """Binds, and turns a suggested name into a told one; alone it names nothing."""
-        self.bind(sandbox_id, node_id)
-        reservation = self.carrier(sandbox_id)
-        if reservation is not None and reservation.node_id == node_id and reservation.told is None:
-            reservation.told, reservation.suggested = sandbox_id, None
-
-    def unregister(self, node_id: str) -> None:
-        super().unregister(node_id)
-        self.last_report_ms.pop(node_id, None)
-        for sandbox_id, (holder, _) in list(self.bindings.items()):
-            if holder == node_id:
-                self.unbind(sandbox_id, node_id)
-        self.rosters[node_id] = set()
-
-    def lookup(self, sandbox_id: str) -> str | None:
-        """Valid until binding_ttl after its recording or the last report of a node that lists it."""
-        if sandbox_id not in self.bindings:
-            return None
-        node_id, since = self.bindings[sandbox_id]
-        if sandbox_id in self.roster_of(node_id):
-            since = max(since, self.last_report_ms.get(node_id, since))
-        return node_id if since + self.settings.binding_ttl_ms > self.now_ms else None
-
-
-def _fits(reservation: ModelReservation, event: SandboxEvent) -> bool:
-    """An unstated dimension fits any size; a stated one only its own."""
-    return reservation.cpu in {0, event.requested_cpu} and reservation.memory in {0, event.requested_memory_bytes}

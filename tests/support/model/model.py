@@ -1,17 +1,17 @@
-"""The model itself: discovery, reports, placements, reservations, time."""
+"""The model itself: discovery, placements, groups, time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.domain.node import NodeAddress, NodeSnapshot
+from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from tests.support.model.choosing import Choice, Chooser, Cursors, resolve, used_up
-from tests.support.model.facts import Explained, ModelGroup, ModelNode, ModelReservation, Totals
+from tests.support.model.facts import ModelGroup, ModelNode, ModelReservation, Totals
 from tests.support.model.ranking import Request
 
 
@@ -34,7 +34,8 @@ class Refusal:
 
 
 class Model:
-    """One domain. Every method takes effect at once and for everything, at `now_ms`."""
+    """One domain. Every method takes effect at once and for everything, at `now_ms`. What reservations come to is
+    told by `AccountingModel`."""
 
     def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
         self.settings = settings
@@ -70,8 +71,18 @@ class Model:
             reason = "deadline" if reservation.state is ReservationState.PENDING else "unobserved"
         else:
             return
-        pending = reservation.state is ReservationState.PENDING
-        self.finish(reservation, ReservationState.EXPIRED if pending else ReservationState.SETTLED, reason)
+        self.end_by_time(reservation, reason)
+
+    def end_by_time(self, reservation: ModelReservation, reason: str) -> None:
+        raise NotImplementedError
+
+    def pending(self, node_id: str) -> Totals:
+        """What open reservations hold of the node, beyond what its report already counts."""
+        raise NotImplementedError
+
+    def reserved(self, reservation: ModelReservation, sandbox_id: str | None) -> None:
+        """It was made just now; `sandbox_id`: as its caller named it."""
+        raise NotImplementedError
 
     # Discovery
 
@@ -97,64 +108,7 @@ class Model:
     def unregister(self, node_id: str) -> None:
         """Forget the report; the node stays listed, and so do its reservations."""
         node = self.nodes[node_id]
-        node.snapshot, node.instance, node.sequence, node.explained = None, "", None, Explained()
-
-    # Reports
-
-    def heartbeat(self, node_id: str, instance: str, snapshot: NodeSnapshot, roster: Iterable[str] | None) -> None:
-        """Install a report; what it accounts for stops counting in the same step."""
-        node, by_roster = self.nodes[node_id], roster is not None
-        explained, node.explained = node.explained, Explained()
-        for reservation in self.open_on(node_id):
-            # An explicit one that was open since the last report may be what grew.
-            if not self._told_by_counters(reservation, by_roster):
-                explained.add(reservation.cpu, reservation.memory)
-        if roster is not None:
-            self.judge_roster(node, set(roster), explained)
-        before = node.snapshot
-        if before and node.instance == instance and snapshot.create_successes >= before.create_successes:
-            self._acknowledge(node_id, self._credit(explained, before, snapshot), by_roster)
-        node.snapshot, node.instance, node.last_seen_ms = snapshot, instance, self.now_ms
-        node.explained = Explained()
-
-    def judge_roster(self, node: ModelNode, roster: set[str], explained: Explained) -> None:
-        """What a roster tells by id: nothing here, see `LifecycleModel`."""
-
-    def _credit(self, explained: Explained, before: NodeSnapshot, after: NodeSnapshot) -> Totals:
-        """Growth since the last report, less what others explain of it."""
-        credit = Totals(
-            after.allocated_cpu - before.allocated_cpu - explained.totals.cpu,
-            after.allocated_memory_bytes - before.allocated_memory_bytes - explained.totals.memory,
-            after.create_successes - before.create_successes - explained.totals.count,
-        )
-        if explained.any_cpu:
-            credit.cpu = min(credit.cpu, 0)
-        if explained.any_memory:
-            credit.memory = min(credit.memory, 0)
-        return credit
-
-    def _told_by_counters(self, reservation: ModelReservation, by_roster: bool) -> bool:
-        """Whether counters may end it: nobody will confirm, or no roster can tell it by id."""
-        if reservation.lifecycle is Lifecycle.HEARTBEAT:
-            return True
-        return reservation.state is ReservationState.CONFIRMED and not by_roster
-
-    def _acknowledge(self, node_id: str, credit: Totals, by_roster: bool) -> None:
-        """Oldest first: successes take counts, growth takes CPUs and bytes of counted ones."""
-        creditable = [r for r in self.open_on(node_id) if self._told_by_counters(r, by_roster)]
-        for reservation in creditable:
-            if reservation.held.count and credit.count > 0:
-                reservation.held.count = 0
-                credit.count -= 1
-        for reservation in creditable:
-            if reservation.held.count == 0 and 0 < reservation.held.cpu <= credit.cpu:
-                credit.cpu -= reservation.held.cpu
-                reservation.held.cpu = 0
-            if reservation.held.count == 0 and 0 < reservation.held.memory <= credit.memory:
-                credit.memory -= reservation.held.memory
-                reservation.held.memory = 0
-            if reservation.held == Totals():
-                self.finish(reservation, ReservationState.SETTLED, "counters")
+        node.snapshot, node.instance, node.sequence, node.lowered = None, "", None, Totals()
 
     # Placement
 
@@ -181,6 +135,7 @@ class Model:
     def _reserve(self, request: ScheduleRequest, wanted: Request, node: ModelNode, choice: Choice) -> ModelReservation:
         ttl_ms = request.reservation_ttl_ms or self.settings.placement_reservation_ttl_ms
         reservation = ModelReservation(
+            name=f"r{len(self.reservations)}",
             node_id=node.node_id,
             lifecycle=request.lifecycle,
             cpu=wanted.cpu,
@@ -189,8 +144,10 @@ class Model:
             deadline_ms=self.now_ms + ttl_ms,
             ttl_ms=ttl_ms,
             held=Totals(wanted.cpu, wanted.memory, 1),
+            sandbox_id=request.sandbox_id,
         )
         self.reservations.append(reservation)
+        self.reserved(reservation, request.sandbox_id)
         if choice.group is not None:
             self._commit_group(choice, reservation)
         return reservation
@@ -216,15 +173,12 @@ class Model:
 
     # Reservations
 
-    def finish(self, reservation: ModelReservation, state: ReservationState, reason: str) -> None:
-        """The one way a reservation stops counting."""
-        reservation.state, reservation.reason, reservation.held = state, reason, Totals()
+    def ended(self, reservation: ModelReservation) -> None:
+        """What an end means for the group that was charged."""
         reservation.finished_at_ms = self.now_ms
         explicit = reservation.lifecycle is Lifecycle.EXPLICIT
-        node = self.nodes.get(reservation.node_id)
-        if node is not None and (explicit or reason in {"listed", "deleted"}):
-            node.explained.add(reservation.cpu, reservation.memory)
-        if state is ReservationState.CANCELLED or (state is ReservationState.EXPIRED and explicit):
+        cancelled = reservation.state is ReservationState.CANCELLED
+        if cancelled or (reservation.state is ReservationState.EXPIRED and explicit):
             if reservation.group_charged and self.group_is_open(reservation):
                 self._charge(reservation, -1)
             reservation.group_charged = False
@@ -236,6 +190,3 @@ class Model:
     def open_on(self, node_id: str) -> list[ModelReservation]:
         """Oldest first."""
         return [r for r in self.reservations if r.open and r.node_id == node_id]
-
-    def pending(self, node_id: str) -> Totals:
-        return sum((reservation.held for reservation in self.open_on(node_id)), Totals())

@@ -119,22 +119,22 @@ class Dimension:
 
 
 def dimensions(
-    snapshot: NodeSnapshot | None, pending: Totals, request: Request, settings: LedgerSettings
+    node: ModelNode, pending: Totals, request: Request, settings: LedgerSettings
 ) -> tuple[Dimension, Dimension]:
     """CPU first, memory second."""
-    report = snapshot or NodeSnapshot()
+    report, lowered = node.snapshot or NodeSnapshot(), node.lowered
     return (
         Dimension(
             _effective(report.cpu_count, settings.overcommit_cpu),
             settings.overcommit_cpu is not None,
-            report.allocated_cpu + report.paused_allocated_cpu,
+            max(0, report.allocated_cpu + report.paused_allocated_cpu - lowered.cpu),
             pending.cpu,
             request.cpu,
         ),
         Dimension(
             _effective(report.memory_total_bytes, settings.overcommit_memory),
             settings.overcommit_memory is not None,
-            report.allocated_memory_bytes + report.paused_allocated_memory_bytes,
+            max(0, report.allocated_memory_bytes + report.paused_allocated_memory_bytes - lowered.memory),
             pending.memory,
             request.memory,
         ),
@@ -170,7 +170,7 @@ RankKey = tuple[Rank, float, int, int, int]
 
 def rank_key(node: ModelNode, connecting: bool, pending: Totals, request: Request, settings: LedgerSettings) -> RankKey:
     """Where a candidate stands for this request. A connecting node ranks as unknown."""
-    cpu, memory = dimensions(node.snapshot, pending, request, settings)
+    cpu, memory = dimensions(node, pending, request, settings)
     report = node.snapshot or NodeSnapshot()
     counts = (report.sandbox_starting_count + pending.count, report.sandbox_count, report.paused_sandbox_count)
     pressures = [value for value in (cpu.pressure, memory.pressure) if value is not None]

@@ -1,0 +1,247 @@
+"""The model's books: one ledger of tests/support/accounting per node, and which node a sandbox is bound to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from scheduler.domain.node import NodeAddress
+from scheduler.domain.reservation import ReservationState
+from scheduler.domain.settings import LedgerSettings
+from tests.support.accounting import ledger as calls
+from tests.support.accounting.ledger import Ledger, Record, Reservation, held, observed
+from tests.support.accounting.rules import NEXT, Size, subtract
+from tests.support.model.facts import ModelNode, ModelReservation, Totals
+from tests.support.model.model import Model
+
+# A report that lists nothing is read by its counters, as one without a roster is.
+RULES = replace(NEXT, empty_rosters_tell_entries=False)
+ZERO: Size = (0, 0, 0)  # CPUs, bytes, reservations
+
+
+@dataclass(frozen=True)
+class Binding:
+    node_id: str
+    recorded_at_ms: int
+
+
+def sized(cpu: int, memory: int) -> Size:
+    return (cpu, memory, 1)
+
+
+class AccountingModel(Model):
+    """What reservations hold and which sandboxes they are. The rules are those of tests/support/accounting;
+    here stands what lies between nodes: an id has one binding and one reservation in the whole domain."""
+
+    def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
+        super().__init__(settings, now_ms)
+        self.ledgers: dict[str, Ledger] = {}
+        self.bindings: dict[str, Binding] = {}
+        self.last_report_ms: dict[str, int] = {}
+        self.left_at_ms: dict[str, int] = {}  # nodes taken off the list, until they report again
+        self.installed: dict[str, set[str]] = {}  # the newest roster of each node, less what was taken over since
+        self.deletes: dict[str, dict[str, Record]] = {}  # listed ids that a delete event named, and when
+        self.ended_ids: set[str] = set()  # listed or told once, and no more
+
+    def ledger(self, node_id: str) -> Ledger:
+        return self.ledgers.get(node_id) or Ledger(
+            ZERO, load=ZERO, baseline_load=ZERO, grace=self.settings.binding_grace_ms
+        )
+
+    def put(self, node_id: str, ledger: Ledger) -> None:
+        """A changed ledger: its reservations and its node look accordingly."""
+        # In the count every sandbox is one, so that of the baseline is known exactly.
+        counted = (*ledger.baseline_load[:2], len(ledger.baseline))
+        ledger = self.ledgers[node_id] = ledger._replace(baseline_load=counted)
+        for reservation in self.reservations:
+            if reservation.node_id == node_id:
+                self._show(reservation, ledger.reservation(reservation.name))
+        self._lower(node_id)
+
+    def _show(self, reservation: ModelReservation, kept: Reservation) -> None:
+        was_open, before = reservation.open, reservation.state
+        reservation.state, reservation.sandbox_id = ReservationState(kept.state), kept.sandbox or None
+        reservation.reason = kept.reason or None
+        reservation.held = Totals(*kept.held) if kept.open else Totals()
+        if not kept.open and (was_open or reservation.state is not before):
+            self.ended(reservation)
+
+    def _lower(self, node_id: str) -> None:
+        node = self.nodes.get(node_id)
+        if node is not None:
+            ledger = self.ledger(node_id)
+            cpu, memory, _ = subtract(ledger.load, observed(ledger, RULES))
+            node.lowered = Totals(cpu, memory)
+
+    def kept(self, reservation: ModelReservation) -> Reservation:
+        return self.ledger(reservation.node_id).reservation(reservation.name)
+
+    # What the model of placements asks
+
+    def reserved(self, reservation: ModelReservation, sandbox_id: str | None) -> None:
+        """An id that was given before to a reservation which ended is this one's now."""
+        node_id, named = reservation.node_id, sandbox_id or ""
+        ledger = self.ledger(node_id)
+        deleted, size = ledger.deleted, sized(reservation.cpu, reservation.memory)
+        ledger = ledger.drop_record(named)._replace(deleted=deleted - {named})
+        made = calls.schedule(ledger, reservation.name, size, reservation.lifecycle.value, named)
+        assert made is not None
+        self.put(node_id, made._replace(deleted=deleted))
+
+    def is_taken(self, sandbox_id: str) -> bool:
+        """Of an open reservation, or a sandbox that runs or ended lately."""
+        return self.carrier(sandbox_id) is not None or sandbox_id in self.bindings or sandbox_id in self.ended_ids
+
+    def pending(self, node_id: str) -> Totals:
+        return Totals(*held(self.ledger(node_id), RULES))
+
+    def end_by_time(self, reservation: ModelReservation, reason: str) -> None:
+        ledger = self.ledger(reservation.node_id)
+        if reason != "node_removed":
+            self.put(reservation.node_id, calls.expire(ledger, reservation.name))
+            return
+        kept = ledger.reservation(reservation.name)
+        state = calls.EXPIRED if kept.state == calls.PENDING else calls.SETTLED
+        ledger = calls.end(ledger, kept, state, reason)
+        ledger = ledger.put(ledger.reservation(reservation.name)._replace(doubt=0))
+        self.put(reservation.node_id, calls.drop_name(ledger, kept.sandbox))
+
+    def advance(self, ms: int) -> None:
+        super().advance(ms)
+        for reservation in self.reservations:
+            ledger = self.ledger(reservation.node_id)
+            if not ledger.reservation(reservation.name).over and self._begins_no_more_at(reservation) <= self.now_ms:
+                self.put(reservation.node_id, calls.doubt_is_over(ledger, reservation.name))
+
+        self._forget_outlived()
+
+    def _begins_no_more_at(self, reservation: ModelReservation) -> int:
+        """Cancelled, nobody knows how: its deadline. Expired: another of its first TTL."""
+        cancelled = reservation.state is ReservationState.CANCELLED
+        return reservation.deadline_ms + (0 if cancelled else reservation.ttl_ms)
+
+    def _forget_outlived(self) -> None:
+        for sandbox_id, binding in list(self.bindings.items()):
+            listed = sandbox_id in self.installed.get(binding.node_id, ())
+            since = binding.recorded_at_ms
+            if listed:  # until the node has been silent, or gone, for so long
+                since = self.left_at_ms.get(binding.node_id, self.last_report_ms.get(binding.node_id, since))
+            if since + self.settings.binding_ttl_ms <= self.now_ms:
+                self.unbind(sandbox_id)
+
+    def valid_until(self, sandbox_id: str, binding: Binding) -> int:
+        """binding_ttl after its recording, or after the last report of a node that lists it."""
+        since = binding.recorded_at_ms
+        if sandbox_id in self.installed.get(binding.node_id, ()):
+            since = max(since, self.last_report_ms.get(binding.node_id, since))
+        return since + self.settings.binding_ttl_ms
+
+    # Discovery
+
+    def set_node(self, address: NodeAddress, lingering: bool) -> None:
+        """A node that comes back too late starts anew: old events and reservations tell nothing of it."""
+        node_id = address.node_id
+        returning = node_id not in self.nodes
+        gone = self.given_up(node_id)
+        super().set_node(address, lingering)
+        if returning:
+            ledger = self._unobserved(self.ledger(node_id))
+            if gone:
+                ended = tuple(r._replace(doubt=0) if not r.open else r for r in ledger.reservations)
+                ledger = ledger._replace(reservations=ended, created=frozenset(), deleted=frozenset())
+                for reservation in self.reservations:
+                    reservation.nameable &= reservation.node_id != node_id
+            self.put(node_id, ledger)
+
+    def remove_node(self, node_id: str) -> None:
+        super().remove_node(node_id)
+        self.left_at_ms[node_id] = self.now_ms
+        self.put(node_id, self._unobserved(self.ledger(node_id)))
+
+    def unregister(self, node_id: str) -> None:
+        super().unregister(node_id)
+        ledger = self._unobserved(self.ledger(node_id))
+        self.put(node_id, ledger._replace(records=tuple(r for r in ledger.records if r.named)))
+        for sandbox_id, binding in list(self.bindings.items()):
+            if binding.node_id == node_id:
+                self.unbind(sandbox_id)
+
+    def _unobserved(self, ledger: Ledger) -> Ledger:
+        """The report is forgotten: nothing is taken off by it, and the next one is that of a new process."""
+        return ledger._replace(
+            instance="",
+            sequence=0,
+            silent=True,
+            whole=False,
+            interval=0,
+            load=ZERO,
+            roster=frozenset(),
+            listed_once=False,
+            reservations=tuple(r._replace(older=False) for r in ledger.reservations),
+        )
+
+    # Bindings
+
+    def bind(self, sandbox_id: str, node_id: str) -> None:
+        """The last one wins, whoever held it before; what is known of the sandbox comes with it."""
+        holder = self.bindings.get(sandbox_id)
+        if holder is not None and holder.node_id != node_id:
+            known, paused = self._take_away(sandbox_id, holder.node_id)
+            ledger = self.ledger(node_id)
+            own = ledger.record(sandbox_id) or Record(sandbox_id, generation=ledger.generation)
+            moved = own._replace(told_at=self.now_ms, told=own.told or known.told, size=known.size or own.size)
+            if moved.told:
+                ledger = ledger.put_record(moved)
+            self.put(node_id, ledger._replace(paused=ledger.paused | paused))
+        self.bindings[sandbox_id] = Binding(node_id, self.now_ms)
+
+    def _take_away(self, sandbox_id: str, holder: str) -> tuple[Record, frozenset[str]]:
+        """The holder's load may still count it: until it reports again nothing is taken off by its roster. It goes on
+        judging an id that a reservation of its own claims."""
+        ledger = self.ledger(holder)
+        known, paused = ledger.record(sandbox_id) or Record(sandbox_id), ledger.paused & {sandbox_id}
+        carrier = ledger.carrier(sandbox_id)
+        self.put(holder, self._unlisted(ledger, {sandbox_id}, keep=carrier is not None and carrier.open))
+        self._forget_listing(sandbox_id, holder)
+        return known, paused
+
+    def _unlisted(self, ledger: Ledger, ids: set[str], keep: bool = False) -> Ledger:
+        if ids & ledger.roster:
+            ledger = ledger._replace(roster=ledger.roster - ids, baseline=ledger.baseline - ids, whole=False)
+        records = ledger.records if keep else tuple(r for r in ledger.records if r.sandbox not in ids)
+        return ledger._replace(records=records, paused=ledger.paused - ids)
+
+    def unbind(self, sandbox_id: str) -> None:
+        binding = self.bindings.pop(sandbox_id)
+        self.ended_ids.add(sandbox_id)
+        self._forget_listing(sandbox_id, binding.node_id)
+        self.put(binding.node_id, self._unlisted(self.ledger(binding.node_id), {sandbox_id}))
+
+    def _forget_listing(self, sandbox_id: str, node_id: str) -> None:
+        self.installed.setdefault(node_id, set()).discard(sandbox_id)
+        self.deletes.setdefault(node_id, {}).pop(sandbox_id, None)
+
+    def is_bound(self, sandbox_id: str, node_id: str) -> bool:
+        return self.bindings.get(sandbox_id, Binding("", 0)).node_id == node_id
+
+    def carrier(self, sandbox_id: str) -> ModelReservation | None:
+        """The reservation that carries this id: open, or settled."""
+        for reservation in self.reservations:
+            if reservation.sandbox_id == sandbox_id and (
+                reservation.open or reservation.state is ReservationState.SETTLED
+            ):
+                return reservation
+        return None
+
+    def is_fresh(self, node_id: str) -> bool:
+        node: ModelNode | None = self.nodes.get(node_id)
+        return (
+            node is not None and node.snapshot is not None and not node.stale(self.now_ms, self.settings.report_ttl_ms)
+        )
+
+    def unname(self, reservation: ModelReservation) -> None:
+        """A provisional name was another's: it counts again, and ends at once when its deadline has passed."""
+        ledger = self.ledger(reservation.node_id)
+        kept = ledger.reservation(reservation.name)
+        self.put(reservation.node_id, calls.unname(ledger, kept if kept.open else kept._replace(left=None)))
+        if reservation.open:
+            self._end_by_time(reservation)
