@@ -73,7 +73,7 @@ local same_instance = known.service_instance_id == instance
 -- Whether another process has replaced this one, and the instances known once this one reports.
 local function processes()
   -- @include "include/instances"
-  local call = { instance = instance, sequence = sequence, hung_up = hung_up }
+  local call = { instance = instance, hung_up = hung_up }
   return is_replaced(known, call, now, settings.report_ttl_ms), replaced_by(known, instance)
 end
 local behind = sequence ~= '' and same_instance and tonumber(sequence) <= (tonumber(known.sequence or '') or -1)

@@ -35,7 +35,10 @@ local function clear_lists()
   local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
   for index = 1, #claims, 2 do
     local open, sandbox_id = is_open_here(claims[index + 1])
-    if not open or sandbox_id ~= claims[index] then redis.call('HDEL', node_key(node_id, 'claims'), claims[index]) end
+    local may_begin = redis.call('HEXISTS', node_key(node_id, 'doubts'), claims[index + 1]) == 1
+    if not (open or may_begin) or sandbox_id ~= claims[index] then
+      redis.call('HDEL', node_key(node_id, 'claims'), claims[index])
+    end
   end
   for _, id in ipairs(redis.call('HKEYS', node_key(node_id, 'unnamed'))) do
     local open, sandbox_id = is_open_here(id)

@@ -14,8 +14,6 @@
 -- @include "include/identity"
 local SLICE = 128
 local BINDING_SLICE = 500
-local ABSENT_SLICE = 16
-local SELF_REGISTERED_MS = 24 * 3600 * 1000
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -36,6 +34,7 @@ end
 -- Some of the nodes that were silent for so long that a self-registered one leaves the list; others are to
 -- be seen another second, for a discovered node stays silent for as long as it is listed.
 local function absent_nodes()
+  local ABSENT_SLICE, SELF_REGISTERED_MS = 16, 24 * 3600 * 1000
   local long_ago = integer(now - SELF_REGISTERED_MS)
   local pages = math.ceil(redis.call('ZCOUNT', key('silent'), '-inf', long_ago) / ABSENT_SLICE)
   if pages == 0 then return {} end

@@ -11,7 +11,6 @@ do
 
   -- The node's usual time between two reports, with the newest one in it.
   function learned_interval(interval_ms, gap_ms)
-    if not gap_ms then return interval_ms end
     if not interval_ms then return math.max(INTERVAL_LEAST_MS, gap_ms) end
     return math.max(INTERVAL_LEAST_MS, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
   end

@@ -20,11 +20,11 @@ do
   -- A node's installed roster was changed. The stored digest no longer describes it, so the node's next report is
   -- applied as a difference again.
   local function note_edit(node_id)
-  local account = account_of(node_id)
-  if not account then return end
-  -- The load of the last report may still count what the roster does not list any more.
-  account.roster_whole = 0
-  weigh_again(node_id)
+    local account = account_of(node_id)
+    if not account then return end
+    -- The load of the last report may still count what the roster does not list any more.
+    account.roster_whole = 0
+    weigh_again(node_id)
     redis.call('HDEL', node_key(node_id), 'roster_digest')
     redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
   end

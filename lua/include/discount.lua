@@ -83,7 +83,8 @@ do
     local cpu, memory, count = 0, 0, 0
     if #waiting.e > 0 and account.unexplained > 0 and account.doubts_until_ms == 0 then
       local ids = account.unexplained
-    local doubted = redis.call('HLEN', node_key(node_id, 'doubts')) - account.doubts_named + account.counted_new + account.counted_old + #waiting.h
+      local doubted = redis.call('HLEN', node_key(node_id, 'doubts')) - account.doubts_named + account.counted_new
+        + account.counted_old + #waiting.h
       cpu = discount_bounded(waiting.e, 'cpu', ids, account.allocated_cpu + account.paused_allocated_cpu
         - account.told_cpu - account.baseline_cpu, account.unsized_cpu == 0, doubted)
       memory = discount_bounded(waiting.e, 'memory', ids, account.allocated_memory_bytes

@@ -30,32 +30,30 @@ do
     end
   end
 
-  -- Until when the create of a reservation that ends so may still begin; nil: no longer, or nobody waits for that.
+  -- Until when the create of a reservation that ends so may still begin; nil: it may not, or its caller knows.
+  -- `reservation.answered`: the caller had the node's answer.
   function begins_until(reservation, state)
     local deadline = tonumber(reservation.expires_at_ms)
     if state == 'cancelled' and not reservation.answered then return deadline end
     if state ~= 'expired' then return nil end
-    -- Who never confirms has said with its deadline how long a create may take to begin.
+    -- Who never confirms has said with the deadline how long a create may take to begin.
     if reservation.lifecycle == 'heartbeat' then return deadline end
     return deadline + (tonumber(reservation.ttl_ms or '') or (deadline - tonumber(reservation.created_at_ms)))
   end
 
-  -- How an end leaves what became of the create. `reservation.answered`: the caller had the node's answer.
+  -- How an end leaves what became of the create.
   function doubt_end(reservation, state, reason)
     if reason == 'listed' or reason == 'node_removed' then return end
     local until_ms = begins_until(reservation, state)
     if reservation.sandbox_told == 'named' and until_ms then return doubt(reservation, 'n', until_ms) end
+    local account = account_of(reservation.node_id)
     if reservation.sandbox_told == '1' or reservation.sandbox_told == 'named' then
-      local account = account_of(reservation.node_id)
       if account then account.ends_new = account.ends_new + 1 end
-      return
-    end
-    if reason == 'counters' then
-      local account = account_of(reservation.node_id)
+    elseif reason == 'counters' then
       if account then account.counted_new = account.counted_new + 1 end
-      return
+    else
+      doubt(reservation, until_ms and 'u' or 'k', until_ms or 0)
     end
-    doubt(reservation, until_ms and 'u' or 'k', until_ms or 0)
   end
 
   function forget_doubt(reservation)
@@ -83,8 +81,8 @@ do
     end
   end
 
-  -- What was taken from the credit already and may not have been counted yet: what ended since the last report or in a
-  -- doubt that has not begun to clear, and forks.
+  -- What was taken from the credit already and may not have been counted yet: what ended since the last report or in
+  -- a doubt that has not begun to clear, and forks.
   function least_credit(node_id, account)
     local ends = account.doubts_until_ms > 0 and 1000000 or 0
     for _, text in ipairs(redis.call('HVALS', node_key(node_id, 'doubts'))) do

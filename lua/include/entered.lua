@@ -17,14 +17,14 @@ local function count_entered(node_id, account, figures, listed)
     account.entered, account.shown = starting, starting
     account.credit = least_credit(node_id, account)
   else
-  local sure, again = math.max(account.entered + listed, counts), account.shown + listed
-  account.shown = math.min(starting, math.max(again, sure + grown))
+    local sure, again = math.max(account.entered + listed, counts), account.shown + listed
+    account.shown = math.min(starting, math.max(again, sure + grown))
     local entered = account.pauses == 1 and sure
       or math.max(sure, math.min(account.shown, math.max(again, sure + failed)))
-  local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
-  local credit = account.credit + entered - account.entered
-  account.credit = math.max(least_credit(node_id, account), math.min(credit, open))
-  account.entered = entered
+    local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
+    local credit = account.credit + entered - account.entered
+    account.credit = math.max(least_credit(node_id, account), math.min(credit, open))
+    account.entered = entered
   end
   account.forks_new, account.ends_new = 0, 0
 end

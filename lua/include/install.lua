@@ -46,7 +46,7 @@ do
     if not contested[1] then return end
     for _, id in ipairs(redis.call('HMGET', node_key(node_id, 'claims'), unpack(contested))) do
       local reservation = id and read_reservation(id)
-    if reservation and is_open(reservation.state) then finish_reservation(reservation, 'settled', 'listed', now) end
+      if reservation and is_open(reservation.state) then finish_reservation(reservation, 'settled', 'listed', now) end
     end
   end
 
@@ -90,11 +90,11 @@ do
       end
       count_record(record, 1)
       written[#written + 1], written[#written + 2] = sandbox_id, format_record(record)
-    if reservation and is_open(reservation.state) then
-      finish_reservation(reservation, 'settled', 'listed', now)
-    elseif reservation then
-      drop_claim(node_id, sandbox_id)
-    end
+      if reservation and is_open(reservation.state) then
+        finish_reservation(reservation, 'settled', 'listed', now)
+      elseif reservation then
+        drop_claim(node_id, sandbox_id)
+      end
     end
     redis.call('SADD', node_key(node_id, 'sandboxes'), unpack(mine))
     redis.call('HSET', key('bindings'), unpack(written))

@@ -13,14 +13,12 @@ local function parse_instances(text)
 end
 
 -- Whether another process has replaced this one. Once that one is not heard of any more it is taken back, but not by
--- what it had told before. `known`: instances, last_seen_ms. `call`: instance, sequence ('' or nil: none), hung_up.
+-- a call that its caller has given up long ago. `known`: instances, last_seen_ms. `call`: instance, hung_up.
 local function is_replaced(known, call, now, report_ttl_ms)
+  local heard_of = known.last_seen_ms and now - tonumber(known.last_seen_ms) <= report_ttl_ms
+  if not heard_of and not call.hung_up then return false end
   for _, earlier in ipairs(parse_instances(known.instances)) do
-    if earlier.instance == call.instance then
-      local silent = not known.last_seen_ms or now - tonumber(known.last_seen_ms) > report_ttl_ms
-      local sequence, last = tonumber(call.sequence or ''), tonumber(earlier.sequence)
-      return not silent or call.hung_up or (sequence ~= nil and last ~= nil and sequence <= last)
-    end
+    if earlier.instance == call.instance then return true end
   end
   return false
 end

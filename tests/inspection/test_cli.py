@@ -178,9 +178,10 @@ def test_what_does_not_add_up_ends_with_status_1(inspect: Inspect, busy: Busy, r
     assert not report["ok"]
     assert report["violations"] == [
         "key aenv:{inspected}:leftover is one that nothing explains",
+        "node a baseline_ids is 1, its roster adds up to 0",
         "sandbox old-a is bound to node a, which neither lists nor awaits it as recorded",
     ]
-    assert "2 things do not add up" in inspect("check")
+    assert "3 things do not add up" in inspect("check")
 
 
 @pytest.mark.parametrize("what", ["nodes", "groups", "shapes", "reservations"])

@@ -58,7 +58,7 @@ class ReportingModel(AccountingModel):
         """A process that is heard of again after a silence may count from the start."""
         ledger, node = self.ledger(node_id), self.nodes[node_id]
         overdue = node.snapshot is None or node.stale(self.now_ms, self.settings.report_ttl_ms)
-        if told.instance == ledger.instance and overdue:
+        if overdue and (told.instance == ledger.instance or not told.hung_up):
             return False
         return reports.is_stale(ledger._replace(silent=overdue), RULES, _report(told, told.roster or ()))
 
