@@ -65,6 +65,7 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             listen=_listen(values["grpc_listen_addr"], values["grpc.port"]),
             tls=_tls(values, "grpc"),
             api_keys=values["grpc.api_keys"],
+            reflection=values["grpc.reflection"],
             message_bytes_max=values["grpc.message_bytes_max"],
             in_flight_max=values["grpc.in_flight_max"],
             connections_max=values["grpc.connections_max"],

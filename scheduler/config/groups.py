@@ -85,6 +85,7 @@ class GrpcSettings:
     listen: ListenAddress = ListenAddress("127.0.0.1", 9090)
     tls: TlsSettings | None = None
     api_keys: bool = False
+    reflection: bool = False
     message_bytes_max: int = 4 * 1024 * 1024
     in_flight_max: int = 1024
     connections_max: int | None = None

@@ -223,6 +223,8 @@ _EDGES = (
     Key("grpc.tls.client_ca_file", optional(file()), None, "Clients must show a certificate of this authority."),
     Key("grpc.api_keys", boolean(), _grpc.api_keys,
         "Whether `scheduler.v1` asks for API keys too. AgentENV's own clients send none."),
+    Key("grpc.reflection", boolean(), _grpc.reflection,
+        "Let tools such as grpcurl ask for the services' descriptions; needs the extra `reflection`."),
     Key("grpc.message_bytes_max", integer(64 * 1024, 2**30), _grpc.message_bytes_max,
         "A larger message is refused. AgentENV's nodes need 4 MiB."),
     Key("grpc.in_flight_max", integer(1, 1_000_000), _grpc.in_flight_max,

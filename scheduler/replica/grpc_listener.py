@@ -57,6 +57,7 @@ def grpc_listener(services: Services, all_settings: Settings, door: Door, connec
         tls=None if settings.tls is None else _read_tls(settings.tls),
         door=door,
         keys_for_upstream=settings.api_keys,
+        reflection=settings.reflection,
         query_only=all_settings.replica.query_only,
         observe=services.metrics.observe_rpc,
         tracing=services.metrics.tracing,

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from scheduler import errors
 from scheduler.api.grpc import GrpcOptions, create_server, health_probe
@@ -244,6 +245,32 @@ async def test_an_oversized_message_is_resource_exhausted_and_the_server_lives_o
     call = port.raw("/scheduler.v1.Scheduler/LookupNode")(b"\x0a" + b"\x00" * (4 * 1024 * 1024))
     assert (await refusal(call))[0] == "RESOURCE_EXHAUSTED"
     assert await still_answers(port)
+
+
+async def services_told(port: Port) -> set[str]:
+    stub = reflection_pb2_grpc.ServerReflectionStub(port.channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for answer in stub.ServerReflectionInfo(iter([asked])):
+        return {service.name for service in answer.list_services_response.service}
+    raise AssertionError("it told nothing")
+
+
+async def test_tools_may_ask_for_the_services_where_that_is_switched_on() -> None:
+    async with serving(scripted_services(), reflection=True) as port:
+        assert await services_told(port) == {
+            "scheduler.v1.Scheduler",
+            "agentenv.scheduler.v1alpha.Reservations",
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1alpha.ServerReflection",
+        }
+        stub = reflection_pb2_grpc.ServerReflectionStub(port.channel)
+        asked = reflection_pb2.ServerReflectionRequest(file_containing_symbol="scheduler.v1.Scheduler")
+        async for answer in stub.ServerReflectionInfo(iter([asked])):
+            assert answer.file_descriptor_response.file_descriptor_proto
+    async with serving(scripted_services(), reflection=True, query_only=True) as port:
+        assert "agentenv.scheduler.v1alpha.Reservations" not in await services_told(port)
+    async with serving(scripted_services()) as port:
+        assert (await refusal(services_told(port)))[0] == "UNIMPLEMENTED"
 
 
 async def test_query_only_knows_lookup_and_health_alone() -> None:

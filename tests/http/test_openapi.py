@@ -7,7 +7,8 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from enum import StrEnum
+from typing import Any, get_args
 from urllib.parse import unquote
 
 import fakeredis
@@ -20,8 +21,14 @@ from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
-from scheduler.api.http import create_app
+from scheduler.api.http import answers, create_app
+from scheduler.api.http.glossary import MEANINGS
+from scheduler.api.http.routes import heartbeats, reservations
 from scheduler.domain.limits import ID_BYTES_MAX, SAFE_INTEGER_MAX
+from scheduler.domain.node import DiscoveryState, NodeStatus
+from scheduler.domain.placement import Strategy
+from scheduler.domain.reservation import Lifecycle, ReservationState
+from scheduler.domain.sandbox import SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from scheduler.service import build_services
 from scheduler.store.client import StoreOptions
@@ -75,6 +82,70 @@ async def test_every_call_documents_messagepack_and_problems(fake_api: httpx.Asy
                 set(),
                 {"application/json", "application/msgpack"},
             )
+
+
+async def test_every_operation_member_and_parameter_is_described(fake_api: httpx.AsyncClient) -> None:
+    document = (await fake_api.get("/openapi.json")).json()
+    wordless = [
+        f"{model}.{name}"
+        for model, schema in document["components"]["schemas"].items()
+        for name, member in schema.get("properties", {}).items()
+        if not member.get("description")
+    ]
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            wordless += [] if operation.get("summary") else [operation["operationId"]]
+            parameters = operation.get("parameters", ())
+            wordless += [
+                f"{operation['operationId']}.{each['name']}" for each in parameters if not each.get("description")
+            ]
+    assert wordless == [], "scheduler/api/http/glossary.py is where a name gets its meaning"
+
+
+async def test_the_glossary_knows_no_name_that_is_not_there(fake_api: httpx.AsyncClient) -> None:
+    document = (await fake_api.get("/openapi.json")).json()
+    names = {
+        place
+        for model, schema in document["components"]["schemas"].items()
+        for name in schema.get("properties", {})
+        for place in (name, f"{model}.{name}")
+    }
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for each in operation.get("parameters", ()):
+                names |= {each["name"], f"{operation['operationId']}.{each['name']}"}
+    assert set(MEANINGS) <= names
+
+
+async def test_operations_are_named_by_what_they_do(fake_api: httpx.AsyncClient) -> None:
+    document = (await fake_api.get("/openapi.json")).json()
+    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", name) for name in names)
+    assert {"schedule_sandbox", "confirm_reservation", "record_heartbeat", "lookup_binding"} <= set(names)
+
+
+def test_the_documents_choices_are_the_domains() -> None:
+    choices: list[tuple[Any, type[StrEnum]]] = [
+        (answers.StrategyName, Strategy),
+        (answers.Status, NodeStatus),
+        (answers.ReservationAnswer.model_fields["state"].annotation, ReservationState),
+        (answers.ReservationAnswer.model_fields["lifecycle"].annotation, Lifecycle),
+        (answers.ListedNodeAnswer.model_fields["state"].annotation, DiscoveryState),
+        (reservations.State, ReservationState),
+        (heartbeats.SandboxEventBody.model_fields["event_type"].annotation, SandboxEventType),
+    ]
+    for literal, enum in choices:
+        assert set(get_args(literal)) == {member.value for member in enum}
+
+
+@pytest.mark.parametrize("path", ["/docs", "/"])
+async def test_a_page_brings_all_it_needs(fake_api: httpx.AsyncClient, path: str) -> None:
+    answer = await httpx.AsyncClient(transport=fake_api._transport, base_url="http://scheduler").get(path)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert not re.search(r"""(src|href|@import|url\()\s*=?\s*["']?\w+:""", answer.text)
+    assert "</html>" in answer.text
 
 
 class LiveServer:

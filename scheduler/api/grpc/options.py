@@ -32,6 +32,7 @@ class GrpcOptions:
     `query_only` leaves LookupNode and health, everything else is UNIMPLEMENTED.
     `door` guards our own services; AgentENV's asks for its keys too only with `keys_for_upstream`. A door that nothing
     guards does not serve ours.
+    `reflection`: whether tools may ask which services there are and what they take.
     `message_bytes_max`: AgentENV's nodes need 4 MiB, a roster of 110,000 ids.
     `in_flight_max`: calls under way at once, of one connection as of all; who comes beyond is told UNAVAILABLE at once.
     `connections_max` None: as many as the process may open. A connection has `handshake_seconds` until it speaks
@@ -43,6 +44,7 @@ class GrpcOptions:
     query_only: bool = False
     door: Door = field(default_factory=Door)
     keys_for_upstream: bool = False
+    reflection: bool = False
     message_bytes_max: int = 4 * MIB
     in_flight_max: int = 1024
     connections_max: int | None = None

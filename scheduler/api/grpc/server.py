@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import grpc
-from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 
 from scheduler.api.grpc import reservations_v1alpha, scheduler_v1
 from scheduler.api.grpc.answering import Answering
@@ -93,9 +93,22 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
             )
         )
     server.add_generic_rpc_handlers(handlers)
+    if options.reflection:
+        ours = [reservations_v1alpha.SERVICE] if len(handlers) > 1 else []
+        _reflect(server, [scheduler_v1.SERVICE, *ours])
     certificates = None if options.tls is None else _Certificates(options.tls)
     port = _bind(server, options, certificates)
     return GrpcServer(server, port, answering, Health(services.readiness.check), certificates)
+
+
+def _reflect(server: grpc.aio.Server, names: list[str]) -> None:
+    """Raises ConfigurationError where the package for it is not installed."""
+    try:
+        from grpc_reflection.v1alpha import reflection
+    except ImportError:
+        raise ConfigurationError("grpc.reflection: install agentenv-scheduler[reflection] for it") from None
+    served = [*names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+    reflection.enable_server_reflection(served, server)
 
 
 def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from scheduler.api.http.answers import ProblemAnswer
+from scheduler.api.http.glossary import describe
 from scheduler.api.http.media import JSON, MSGPACK, PROBLEM_JSON
 
 _PROBLEMS = {
@@ -44,6 +45,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         for path in found["paths"].values():
             for operation in path.values():
                 _complete(operation)
+        describe(found)
         found["components"]["securitySchemes"] = _SECURITY
         found["security"] = [{}, {"bearer": []}, {"key": []}]
         app.openapi_schema = found

@@ -155,8 +155,14 @@ class SchedulerRoute(APIRoute):
 
 
 def noun_router(noun: str) -> APIRouter:
-    """A router for the endpoints of one noun; every one of them may answer with any problem."""
-    return APIRouter(route_class=SchedulerRoute, tags=[noun], responses=PROBLEM_RESPONSES)
+    """A router for the endpoints of one noun; every one of them may answer with any problem. An operation is named as
+    its function, which is named as the ledger's script where it has one."""
+    return APIRouter(
+        route_class=SchedulerRoute,
+        tags=[noun],
+        responses=PROBLEM_RESPONSES,
+        generate_unique_id_function=lambda route: route.name,
+    )
 
 
 def problem_response(error: SchedulerError, request: Request, *, to_operator: bool = False) -> Response:

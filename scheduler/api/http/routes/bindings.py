@@ -24,14 +24,14 @@ class AssignmentBody(Body):
 
 @router.get("/v1/bindings/{sandbox_id}", response_model=BindingAnswer, summary="Where a sandbox runs")
 @reach(FOR_GATEWAYS)
-async def lookup(call: Call, sandbox_id: Id) -> Any:
+async def lookup_binding(call: Call, sandbox_id: Id) -> Any:
     binding = await call.services.bindings.lookup(sandbox_id)
     return {"sandbox_id": binding.sandbox_id, "node": address_view(binding.node)}
 
 
 @router.put("/v1/bindings/{sandbox_id}", response_model=BindingAnswer, summary="Record where a sandbox runs")
 @reach(FOR_GATEWAYS)
-async def record(call: Call, sandbox_id: Id, body: AssignmentBody) -> Any:
+async def record_binding(call: Call, sandbox_id: Id, body: AssignmentBody) -> Any:
     node = NodeAddress(trim(body.node_id), trim(body.endpoint))
     await call.services.bindings.record(sandbox_id, node)
     return {"sandbox_id": trim(sandbox_id), "node": address_view(node)}

@@ -122,7 +122,7 @@ class EventsBody(Body):
 
 @router.post("/v1/nodes/{node_id}/heartbeat", response_model=HeartbeatAnswer, summary="A node reports itself")
 @reach(FOR_NODES)
-async def heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
+async def record_heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
     call.act_for(node_id)
     # A node gives a call up and samples anew; what it gave up may arrive long after, in a burst with the others.
     report = replace(body.as_heartbeat(node_id), hung_up=await call.is_disconnected())
@@ -132,7 +132,7 @@ async def heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
 
 @router.post("/v1/nodes/{node_id}/events", response_model=EventsAnswer, summary="What happened to sandboxes on a node")
 @reach(FOR_NODES)
-async def events(call: Call, node_id: Id, body: EventsBody) -> Any:
+async def record_events(call: Call, node_id: Id, body: EventsBody) -> Any:
     call.act_for(node_id)
     told = tuple(
         SandboxEvent(

@@ -49,7 +49,7 @@ async def list_nodes(call: Call, cluster_id: OptionalId = "") -> Any:
 
 @router.put("/v1/nodes", response_model=ListedNodesAnswer, summary="Replace the whole discovered list in one step")
 @reach(FOR_ADMINS)
-async def replace_nodes(call: Call, body: NodeListBody) -> Any:
+async def set_nodes(call: Call, body: NodeListBody) -> Any:
     active = [NodeAddress(node.id, node.endpoint) for node in body.active]
     lingering = [NodeAddress(node.id, node.endpoint) for node in body.lingering]
     await call.services.nodes.replace(active, lingering)
@@ -59,7 +59,7 @@ async def replace_nodes(call: Call, body: NodeListBody) -> Any:
 
 @router.get("/v1/nodes/{node_id}", response_model=NodeAnswer, summary="One node")
 @reach(FOR_GATEWAYS)
-async def get_node(call: Call, node_id: Id) -> Any:
+async def read_node(call: Call, node_id: Id) -> Any:
     return node_view(await call.services.nodes.get(node_id))
 
 
@@ -72,7 +72,7 @@ async def set_node(call: Call, node_id: Id, body: ListedNodeBody) -> Any:
 
 @router.delete("/v1/nodes/{node_id}", response_model=NodeGoneAnswer, summary="Unregister a node, or remove it")
 @reach(FOR_NODES)
-async def delete_node(
+async def unregister_node(
     call: Call,
     node_id: Id,
     service_instance_id: Id | None = None,

@@ -1,4 +1,4 @@
-"""What tells how the process is: health, readiness, metrics, the document, the console."""
+"""What tells how the process is: health, readiness, metrics, the document, the two pages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from scheduler.observability.metrics import PAGE_CONTENT_TYPE
 
 router = noun_router("operating")
 
-CONSOLE = (Path(__file__).parent.parent / "console.html").read_bytes()
+_PAGES = Path(__file__).parent.parent
+CONSOLE = (_PAGES / "console.html").read_bytes()
+DOCS = (_PAGES / "docs.html").read_bytes()
 # Nothing but the page itself may load or run, and it may talk to its own origin alone.
-CONSOLE_POLICY = (
+PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -25,13 +27,13 @@ CONSOLE_POLICY = (
 
 @router.get("/healthz", response_model=HealthAnswer, summary="The process runs")
 @reach(FOR_EVERYONE)
-async def healthz(call: Call) -> Any:
+async def check_health(call: Call) -> Any:
     return {"status": "ok"}
 
 
 @router.get("/readyz", response_model=ReadyAnswer, summary="This replica may be sent traffic")
 @reach(FOR_EVERYONE)
-async def readyz(call: Call) -> Any:
+async def check_readiness(call: Call) -> Any:
     readiness = await call.services.readiness.check()
     return {"status": "ready", "settings": readiness.settings}
 
@@ -54,5 +56,15 @@ async def openapi(call: Call) -> Any:
 @router.get("/", include_in_schema=False)
 @reach(FOR_EVERYONE)
 async def console(call: Call) -> Any:
-    headers = {"Content-Security-Policy": CONSOLE_POLICY, "X-Content-Type-Options": "nosniff"}
-    return Response(CONSOLE, media_type="text/html; charset=utf-8", headers=headers)
+    return _page(CONSOLE)
+
+
+@router.get("/docs", include_in_schema=False)
+@reach(FOR_EVERYONE)
+async def docs(call: Call) -> Any:
+    return _page(DOCS)
+
+
+def _page(content: bytes) -> Response:
+    headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type="text/html; charset=utf-8", headers=headers)

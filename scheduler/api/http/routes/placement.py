@@ -113,21 +113,21 @@ IdempotencyKey = Annotated[
 
 @router.post("/v1/schedule", response_model=DecisionAnswer, summary="Choose a node and reserve on it")
 @reach(FOR_GATEWAYS)
-async def schedule(call: Call, body: ScheduleBody | None = None, idempotency_key: IdempotencyKey = None) -> Any:
+async def schedule_sandbox(call: Call, body: ScheduleBody | None = None, idempotency_key: IdempotencyKey = None) -> Any:
     request, warnings = _schedule_request(call, body, idempotency_key)
     return decision_view(await call.services.placement.schedule(request)) | warnings
 
 
 @router.post("/v1/explain", response_model=ExplanationAnswer, summary="Say where every node stands for a request")
 @reach(FOR_GATEWAYS)
-async def explain(call: Call, body: ScheduleBody | None = None) -> Any:
+async def explain_schedule(call: Call, body: ScheduleBody | None = None) -> Any:
     request, warnings = _schedule_request(call, body, None)
     return explanation_view(await call.services.placement.explain(request)) | warnings
 
 
 @router.post("/v1/hints", response_model=HintAnswer, summary="Say what a sandbox API request would be read as")
 @reach(FOR_GATEWAYS)
-async def hints(call: Call, body: SandboxApiRequest) -> Any:
+async def read_hint(call: Call, body: SandboxApiRequest) -> Any:
     reading = body.read(call.services.hints)
     return {
         "hint": None if reading.hint is None else hint_view(reading.hint),

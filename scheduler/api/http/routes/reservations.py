@@ -50,13 +50,13 @@ class RenewBody(Body):
     "/v1/reservations/{reservation_id}/confirm", response_model=ReservationResultAnswer, summary="The sandbox exists"
 )
 @reach(FOR_GATEWAYS)
-async def confirm(call: Call, reservation_id: Id, body: ConfirmBody) -> Any:
+async def confirm_reservation(call: Call, reservation_id: Id, body: ConfirmBody) -> Any:
     return reservation_result_view(await call.services.reservations.confirm(reservation_id, body.sandbox_id))
 
 
 @router.post("/v1/reservations/cancel", response_model=ReservationResultAnswer, summary="Cancel by idempotency key")
 @reach(FOR_GATEWAYS)
-async def cancel_by_key(call: Call, body: CancelByKeyBody) -> Any:
+async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
     caller = call.principal.name
     result = await call.services.reservations.cancel_by_key(
         caller, body.idempotency_key, body.reason, CancelCause(body.cause)
@@ -68,7 +68,7 @@ async def cancel_by_key(call: Call, body: CancelByKeyBody) -> Any:
     "/v1/reservations/{reservation_id}/cancel", response_model=ReservationResultAnswer, summary="Nothing was created"
 )
 @reach(FOR_GATEWAYS)
-async def cancel(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
+async def cancel_reservation(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
     body = body if body is not None else CancelBody()
     result = await call.services.reservations.cancel(reservation_id, body.reason, CancelCause(body.cause))
     return reservation_result_view(result)
@@ -78,7 +78,7 @@ async def cancel(call: Call, reservation_id: Id, body: CancelBody | None = None)
     "/v1/reservations/{reservation_id}/renew", response_model=ReservationResultAnswer, summary="Move the deadline"
 )
 @reach(FOR_GATEWAYS)
-async def renew(call: Call, reservation_id: Id, body: RenewBody) -> Any:
+async def renew_reservation(call: Call, reservation_id: Id, body: RenewBody) -> Any:
     result = await call.services.reservations.renew(reservation_id, duration_ms(body.ttl))
     return reservation_result_view(result)
 
@@ -99,6 +99,6 @@ async def list_reservations(
 
 @router.get("/v1/reservations/{reservation_id}", response_model=ReservationResultAnswer, summary="One reservation")
 @reach(FOR_GATEWAYS)
-async def get_reservation(call: Call, reservation_id: Id) -> Any:
+async def read_reservation(call: Call, reservation_id: Id) -> Any:
     reservation = await call.services.reservations.get(reservation_id)
     return {"reservation": reservation_view(reservation), "replayed": False, "orphaned": reservation.orphaned}

@@ -31,7 +31,7 @@ async def list_templates(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: Op
 
 @router.get("/v1/templates/{template_id}", response_model=TemplateAnswer, summary="One template")
 @reach(FOR_GATEWAYS)
-async def get_template(call: Call, template_id: Id) -> Any:
+async def read_template(call: Call, template_id: Id) -> Any:
     return template_view(await call.services.templates.get(template_id))
 
 
