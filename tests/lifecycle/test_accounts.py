@@ -1,0 +1,134 @@
+"""What a node's account may take for somebody's sandbox: the smallest stories that the model of tests/model found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.domain.placement import Strategy
+from scheduler.domain.reservation import CancelCause, Lifecycle
+from scheduler.domain.settings import LedgerSettings
+from tests.lifecycle.cluster import GIB, NOTHING, REPORT_TTL_MS, Cluster, event
+
+REPORT_MS = 5_000
+HEARTBEAT: dict[str, Any] = {"lifecycle": Lifecycle.HEARTBEAT}
+
+
+@pytest.fixture
+def ledger_settings() -> LedgerSettings:
+    return LedgerSettings(strategy=Strategy.LEAST_LOADED)
+
+
+async def listing(cluster: Cluster, roster: tuple[str, ...] | None, cpus: int, node_id: str = "a", **more: Any) -> Any:
+    cluster.wait(REPORT_MS)
+    figures = {"allocated_cpu": cpus, "allocated_memory_bytes": cpus * GIB}
+    return await cluster.report(node_id, roster, **(figures | more))
+
+
+async def test_a_name_that_a_cancelled_schedule_gave_is_nobody_elses_sandbox(cluster: Cluster) -> None:
+    await cluster.add()
+    given_up = await cluster.place(2, 2048, sandbox_id="mine")
+    await cluster.place(2, 2048)
+    await cluster.cancel(given_up)
+    await listing(cluster, ("mine",), 2)
+    assert await cluster.pending() == (2, 2048, 1)
+
+
+async def test_a_name_of_a_create_that_the_node_refused_is_free_at_once(cluster: Cluster) -> None:
+    await cluster.add()
+    refused = await cluster.place(2, 2048, sandbox_id="mine")
+    await cluster.cancel(refused, cause=CancelCause.NODE_REFUSED)
+    again = await cluster.place(2, 2048, sandbox_id="mine")
+    await listing(cluster, ("mine",), 2)
+    assert await cluster.ending(again) == ("settled", "listed")
+
+
+async def test_what_a_new_process_lists_first_is_not_what_was_waited_for(cluster: Cluster) -> None:
+    """Its first report says nothing of a roster, so the installed one was the earlier process's."""
+    await cluster.add()
+    await cluster.place(2, 2048)
+    await listing(cluster, None, 2, instance="run-2", sequence=1)
+    await listing(cluster, ("stranger",), 2, instance="run-2", sequence=2)
+    assert await cluster.pending() == (2, 2048, 1)
+
+
+async def test_a_new_process_is_awaited_to_list_what_the_earlier_one_did(cluster: Cluster) -> None:
+    await cluster.add()
+    reservation = await cluster.place(2, 2048)
+    await cluster.confirm(reservation, "s1")
+    await listing(cluster, ("s1",), 2, sequence=1)
+    await listing(cluster, None, 2, instance="run-2", sequence=1)
+    await listing(cluster, (), 2, instance="run-2", sequence=2)
+    assert await cluster.node_of("s1") == "a"
+    await listing(cluster, (), 2, instance="run-2", sequence=3)
+    assert await cluster.node_of("s1") is None
+
+
+async def test_an_id_that_another_node_kept_enters_once(cluster: Cluster) -> None:
+    await cluster.add("b")
+    await cluster.record("moved", "b")
+    await cluster.add("a", create_successes=0)
+    await listing(cluster, ("own",), 1, create_successes=1)
+    for _ in range(2):
+        await cluster.place(2, 2048, exclude_nodes=("b",), **HEARTBEAT)
+    await listing(cluster, ("own", "moved"), 2, create_successes=2)
+    cluster.wait(REPORT_TTL_MS)
+    await listing(cluster, ("own", "moved"), 2, create_successes=2)
+    assert (await cluster.pending())[2] == 1
+
+
+async def test_a_load_that_counts_what_another_node_took_over_lowers_nothing(cluster: Cluster) -> None:
+    await cluster.add("a")
+    await cluster.discover("b")
+    await listing(cluster, ("own",), 2)
+    for cpu_count in (1, 4):
+        await cluster.place(cpu_count, 2048, exclude_nodes=("b",))
+    await listing(cluster, ("own", "new"), 3)
+    assert (await cluster.pending())[0] == 4
+    await cluster.record("own", "b")
+    assert (await cluster.pending())[0] == 5
+
+
+async def test_a_listed_sandbox_that_was_there_before_and_is_told_leaves_the_baseline(cluster: Cluster) -> None:
+    await cluster.add()
+    await listing(cluster, ("old",), 4)
+    await cluster.place(2, 2048)
+    await cluster.tell("a", event("create", "old", 4, 4096))
+    await listing(cluster, ("old", "new"), 6)
+    assert await cluster.pending() == NOTHING
+
+
+async def test_a_delete_that_was_undone_leaves_the_load_as_it_was_reported(cluster: Cluster) -> None:
+    """Less was reported than the deleted sandbox is said to have."""
+    await cluster.add("a", cpu_count=10, memory_mb=10_240)
+    await cluster.tell("a", event("create", "s1", 4, 4096))
+    await listing(cluster, ("s1",), 1)
+    await cluster.tell("a", event("delete", "s1"))
+    pressure = (await cluster.services.nodes.get("a")).pressure
+    assert (pressure.cpu, pressure.memory) == (0.0, 0.0)
+    await cluster.discover("b")
+    await cluster.record("s1", "b")
+    pressure = (await cluster.services.nodes.get("a")).pressure
+    assert (pressure.cpu, pressure.memory) == (0.1, 0.1)
+
+
+async def test_what_is_due_is_not_what_an_event_is_about(cluster: Cluster) -> None:
+    await cluster.add()
+    due = await cluster.place(2, 2048, reservation_ttl_ms=10_000)
+    cluster.wait(10_000)
+    await cluster.tell("a", event("create", "s1", 2, 2048))
+    assert await cluster.node_of("s1") == "a"
+    assert await cluster.ending(due) == ("expired", "deadline")
+
+
+async def test_a_process_that_was_replaced_stays_so_when_its_node_leaves_the_list_for_a_moment(
+    cluster: Cluster,
+) -> None:
+    await cluster.add()
+    await listing(cluster, (), 0, instance="run-2")
+    await cluster.services.nodes.remove("a")
+    await cluster.discover("a")
+    assert (await cluster.report("a", (), instance="run-1", hung_up=True)).stale
+    assert not (await cluster.report("a", (), instance="run-2")).stale
+    assert (await cluster.report("a", (), instance="run-1")).stale
