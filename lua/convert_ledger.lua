@@ -63,7 +63,12 @@ local function write_records(cursor)
       local listed = redis.call('SISMEMBER', node_key(node_id, 'sandboxes'), sandbox_id) == 1
       local text = recorded_at_ms .. ',0,' .. (listed and 'l' or 't') .. ',0,0,0,0 ' .. node_id
       redis.call('HSET', key('bindings'), sandbox_id, text)
-      if not listed then redis.call('ZADD', node_key(node_id, 'assigned'), 0, sandbox_id) end
+      if not listed then
+        redis.call('ZADD', node_key(node_id, 'assigned'), 0, sandbox_id)
+      elseif redis.call('HGET', node_key(node_id), 'endpoint') then
+        -- Nobody told its size, and it was there before anybody waits for it.
+        redis.call('HINCRBY', node_key(node_id), 'baseline_ids', 1)
+      end
     end
   end
   return #scanned[2] / 2, scanned[1] ~= '0' and scanned[1] or nil
