@@ -85,7 +85,7 @@ do
   -- a doubt that has not begun to clear, and forks.
   function least_credit(node_id, account)
     local ends = account.doubts_until_ms > 0 and 1000000 or 0
-    for _, text in ipairs(redis.call('HVALS', node_key(node_id, 'doubts'))) do
+    for _, text in pairs(as_table(redis.call('HGETALL', node_key(node_id, 'doubts')))) do
       local _, reports = string.match(text, DOUBT)
       if tonumber(reports) == DOUBT_REPORTS then ends = ends + 1 end
     end
@@ -123,7 +123,7 @@ do
     if account.doubts_until_ms > 0 then return true end
     if not sizes[node_id] then
       sizes[node_id] = {}
-      for _, text in ipairs(redis.call('HVALS', node_key(node_id, 'doubts'))) do
+      for _, text in pairs(as_table(redis.call('HGETALL', node_key(node_id, 'doubts')))) do
         local kind, _, _, own_cpu, own_memory = string.match(text, DOUBT)
         if kind ~= 'n' then sizes[node_id][own_cpu .. ':' .. own_memory] = true end
       end
