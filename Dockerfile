@@ -14,16 +14,23 @@ FROM python:3.13-slim
 LABEL org.opencontainers.image.title="agentenv-scheduler" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/scheduler /opt/scheduler
-# AgentENV's manifests probe with this name.
+# AgentENV's manifests probe with this name and give it a second, so it is a file of its own that imports no package.
+COPY scheduler/health_probe.py /opt/scheduler/health_probe.py
 COPY --chmod=755 <<'PROBE' /grpc_health_probe
 #!/bin/sh
-exec /opt/scheduler/bin/python -m scheduler.api.grpc.health_probe "$@"
+exec /opt/scheduler/bin/python -I -S /opt/scheduler/health_probe.py "$@"
 PROBE
+# AgentENV's image has its configuration here, and a file mounted in its place is read; this one says nothing.
+COPY <<'CONFIG' /config/default.json
+{"scheduler": {}}
+CONFIG
+# SCHEDULER_DEFAULT_… is for what an image decides: a configuration file goes before it, as the environment does.
 ENV PATH=/opt/scheduler/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
-    SCHEDULER_GRPC_LISTEN_ADDR=0.0.0.0:9090 \
-    SCHEDULER_METRICS_LISTEN_ADDR=0.0.0.0:9101
+    SCHEDULER_CONFIG=/config/default.json \
+    SCHEDULER_DEFAULT_GRPC_LISTEN_ADDR=:9090 \
+    SCHEDULER_DEFAULT_METRICS_LISTEN_ADDR=:9101
 # HTTP stays on loopback until it is given API keys and a host: SCHEDULER_API_KEYS_FILE, SCHEDULER_HTTP_HOST.
 # Without keys or client certificates the gRPC port serves AgentENV's calls alone, and the network must guard those.
 EXPOSE 8090 9090 9101

@@ -1,6 +1,18 @@
-"""`python -m scheduler` is `agentenv-scheduler`."""
+"""`python -m scheduler` is `agentenv-scheduler`, and both begin here."""
 
-from scheduler.cli import main
+import sys
+
+
+def main() -> None:
+    """The console script. A health probe, which is started every few seconds, goes past the command line's imports."""
+    if sys.argv[1:2] == ["grpc-health-probe"]:
+        from scheduler.health_probe import main as probe
+
+        sys.exit(probe(sys.argv[2:]))
+    from scheduler.cli import main as command_line
+
+    command_line()
+
 
 if __name__ == "__main__":
     main()

@@ -181,7 +181,7 @@ def _assigned(assignments: Sequence[str] | None) -> dict[str, object]:
 )
 def probe_grpc(context: typer.Context) -> None:
     """Ask a gRPC server whether it is serving; takes the options of the well-known probe of that name."""
-    from scheduler.api.grpc.health_probe import main as probe
+    from scheduler.health_probe import main as probe
 
     raise typer.Exit(probe(context.args))
 

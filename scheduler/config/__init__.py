@@ -4,7 +4,7 @@
     kinds.py      how one value is read: durations, addresses, numbers, …
     structured.py the same for nodes and templates
     keys.py       the table: key, kind, default, environment variable, option
-    sources.py    options, environment, file → raw values
+    sources.py    options, environment, file, an image's defaults → raw values
     checks.py     what does not go together
     assemble.py   judged values → Settings
     load.py       the way through all of it

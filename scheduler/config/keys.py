@@ -64,6 +64,11 @@ class Key:
         """Its variables, the one that wins first."""
         return self.variables or ("SCHEDULER_" + self.path.upper().replace(".", "_"),)
 
+    @property
+    def default_variable(self) -> str:
+        """The variable by which whoever packs the program, as an image, replaces the default."""
+        return "SCHEDULER_DEFAULT_" + self.path.upper().replace(".", "_")
+
     def shown(self, value: Any) -> Any:
         """The value as a file would say it, and nothing secret in it."""
         shown = self.kind.show(value)

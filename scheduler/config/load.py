@@ -1,4 +1,4 @@
-"""From the sources to one frozen `Settings`: option, environment, file, default, in this order.
+"""From the sources to one frozen `Settings`: option, environment, file, image, default, in this order.
 
 Everything that is wrong is found before anything is said: `ConfigurationError` lists every
 broken key with its value, where that came from, and what would be allowed.
@@ -22,6 +22,7 @@ from scheduler.config.sources import (
     Given,
     from_document,
     from_environment,
+    from_image,
     from_options,
     nearest_key,
     read_file,
@@ -76,7 +77,8 @@ def load_configuration(
     known = {path: value for path, value in (options or {}).items() if path in KEYS}
     file_name = config_file or variables.get(CONFIG_FILE_VARIABLE, "").strip()
     document = read_file(Path(file_name)) if file_name else {}
-    given = from_document(document, f"file {file_name}") | from_environment(variables) | from_options(known)
+    given = from_image(variables) | from_document(document, f"file {file_name}")
+    given |= from_environment(variables) | from_options(known)
     sources = {path: found.source for path, found in given.items()}
     values, problems = _read(given)
     problems += _contradictions(values, sources)

@@ -1,4 +1,4 @@
-"""Where values come from: options, the environment, a file. Each becomes `path → Given`.
+"""Where values come from: options, the environment, a file, an image's defaults. Each becomes `path → Given`.
 
 A blank value in the environment or in a file counts as not given, as AgentENV has it; a
 blank option is a mistake (most likely an unset shell variable) and is judged like any value.
@@ -51,6 +51,15 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
                 given[path] = Given(value, variable, is_text=True)
                 break
     return given
+
+
+def from_image(environment: Mapping[str, str]) -> dict[str, Given]:
+    """`SCHEDULER_DEFAULT_…`: what an image sets for its surroundings and the operator's file may still change."""
+    return {
+        path: Given(environment[key.default_variable], key.default_variable, is_text=True)
+        for path, key in KEYS.items()
+        if environment.get(key.default_variable, "").strip()
+    }
 
 
 def read_file(path: Path) -> Mapping[str, Any]:

@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import yaml
+
+from tests.support.image import program, read_image
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -192,7 +193,8 @@ class LocalStack:
 
     def _localise(self, name: str, service: Mapping[str, Any]) -> LocalService:
         folder = self.folder / "containers" / name
-        paths = {"/tmp": str(folder / "tmp")}
+        image = read_image() if service.get("image") == OWN_IMAGE else None
+        paths = {"/tmp": str(folder / "tmp")} | (image.unpack(folder) if image else {})
         (folder / "tmp").mkdir(parents=True)
         for secret in service.get("secrets", ()):
             source = {"api_keys": "api-keys.json", "node_key": "node.key", "gateway_key": "gateway.key"}[secret]
@@ -215,15 +217,16 @@ class LocalStack:
             text = self._addressed(name, substitute(text, self.variables).replace("$$", "$"))
             return inside.sub(lambda match: paths[match[0]], text)
 
-        entrypoint = ["agentenv-scheduler"] if service.get("image") == OWN_IMAGE else service.get("entrypoint", [])
-        command = _program(_from_own_address([local_text(word) for word in [*entrypoint, *service["command"]]]))
-        environment = {key: local_text(str(value)) for key, value in service.get("environment", {}).items()}
+        entrypoint = image.entrypoint if image else service.get("entrypoint", [])
+        command = program(_from_own_address([local_text(word) for word in [*entrypoint, *service["command"]]]))
+        given = (image.environment if image else {}) | service.get("environment", {}) | {"PATH": os.environ["PATH"]}
+        environment = {key: local_text(str(value)) for key, value in given.items()}
         test = service.get("healthcheck", {}).get("test")
         return LocalService(
             name=name,
             address=self.addresses[name],
             command=command,
-            environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), **environment},
+            environment={"PYTHONPATH": str(ROOT), "HOME": str(folder), **environment},
             folder=folder,
             health_command=_health_command([local_text(word) for word in test]) if test else None,
         )
@@ -250,13 +253,6 @@ def _copy(source: Path, target: Path, change: Any) -> None:
     target.write_text(change(source.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _program(command: Sequence[str]) -> list[str]:
-    """The command with our own program as this very interpreter runs it."""
-    if command[0] == "agentenv-scheduler":
-        return [sys.executable, "-m", "scheduler", *command[1:]]
-    return list(command)
-
-
 def _from_own_address(command: Sequence[str]) -> list[str]:
     """Redis' connections come from the address it listens on, as a container's do: others learn it from there."""
     words: list[str] = []
@@ -274,4 +270,4 @@ def _health_command(test: Sequence[str]) -> list[str]:
         return ["sh", "-c", words[0]]
     if kind != "CMD":
         raise ValueError(f"a health check starts with CMD or CMD-SHELL, not {kind}")
-    return _program(words)
+    return program(words)

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from scheduler import health_probe
 from scheduler.access import generate_key, hash_key
 from tests.redis.certificates import Certificates, make_certificates
 from tests.support.replica_process import ReplicaProcess
@@ -62,6 +63,11 @@ def test_with_a_client_authority_only_its_certificates_come_in(certificates: Cer
         known = client_context(certificates, shows_certificate=True)
         assert httpx.get(f"{replica.url}/readyz", verify=known).status_code == 200
         assert health_over_tls(replica.grpc_address, certificates, shows_certificate=True) == 1
+        probe = [f"-addr={replica.grpc_address}", "-tls", f"-tls-ca-cert={certificates.authority}"]
+        probe += ["-connect-timeout=30s", "-rpc-timeout=30s"]
+        mine = [f"-tls-client-cert={certificates.client}", f"-tls-client-key={certificates.client_key}"]
+        assert health_probe.main([*probe, *mine]) == 0
+        assert health_probe.main(probe) == 2
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{replica.url}/healthz", verify=client_context(certificates, shows_certificate=False))
         with pytest.raises(grpc.RpcError):
