@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.access.roles import Principal, Role
+from scheduler.domain.text import clean_id
 from scheduler.errors import ConfigurationError
 from scheduler.observability.logging import get_logger
 
@@ -143,8 +144,10 @@ def _entry(path: Path, index: int, item: Any) -> _Entry:
     role = Role(item["role"])
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest.lower()):
         raise wrong("sha256 must be 64 hexadecimal digits")
-    if node_id is not None and (role is not Role.NODE or not isinstance(node_id, str) or not node_id):
-        raise wrong("node_id must be a node's id, and only a key of role node may carry one")
+    if node_id is not None:
+        node_id = clean_id(node_id) if role is Role.NODE and isinstance(node_id, str) else None
+        if node_id is None:
+            raise wrong("node_id must be a node's id, and only a key of role node may carry one")
     return _Entry(bytes.fromhex(digest), Principal(name, role, node_id))
 
 

@@ -1,4 +1,4 @@
-"""What each key allows by itself but not together with another."""
+"""What each key allows by itself but not, or not wisely, together with another."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _ledger(values)
     yield from _discovery(values)
     yield from _edges(values)
+
+
+def doubts(values: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for the start-up log about each combination that is allowed and may not do what is expected of it."""
+    if values["discovery.mode"] is DiscoveryMode.HEARTBEAT and values["grpc.enabled"] and not values["query_only"]:
+        yield (
+            "discovery.mode is heartbeat: nodes list themselves by reports over HTTP. Reports over gRPC, as AgentENV's "
+            "nodes send them, name no endpoint, so a node that is not listed yet is answered `node is not in scheduler "
+            "node list`; list AgentENV's nodes in `nodes`, by PUT /v1/nodes/{node_id}, or by discovery.mode kubernetes"
+        )
 
 
 def _placing(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -181,7 +181,8 @@ _LEDGER = (
 
 _FLEET = (
     Key("discovery.mode", choice(DiscoveryMode), _discovery.mode,
-        "Where nodes come from: this file and the API, Kubernetes, or their own first heartbeat."),
+        "Where nodes come from: this file and the API, Kubernetes, or their own first heartbeat. Reports over gRPC, as "
+        "AgentENV's nodes send them, name no endpoint: `heartbeat` is for nodes that report over HTTP."),
     Key("nodes", nodes(), (), "Nodes known from the start; added and updated, never removed."),
     Key("discovery.kubernetes.namespace", text(), "", "Where the nodes' Service is; needed in that mode."),
     Key("discovery.kubernetes.service_name", text(), "", "The nodes' Service; needed in that mode."),

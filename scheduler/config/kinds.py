@@ -46,6 +46,13 @@ class Kind(Generic[T]):
     show: Callable[[T], Any] = lambda value: value
 
 
+def member(table: Mapping[str, Any], name: str) -> Any:
+    """The member of that name, in any case as Go's JSON reader has it; None when there is none."""
+    if name in table:
+        return table[name]
+    return next((value for found, value in table.items() if found.casefold() == name.casefold()), None)
+
+
 def text(allowed: str = "a text that is not blank", pattern: str = r".*\S.*") -> Kind[str]:
     form = re.compile(pattern, re.DOTALL)
 

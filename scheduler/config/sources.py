@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.config.keys import KEYS, TOP_LEVEL
+from scheduler.config.kinds import member as find_member
 from scheduler.errors import ConfigurationError
 
 SECTION = "scheduler"
@@ -81,7 +82,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 def from_document(document: Mapping[str, Any], source: str) -> dict[str, Given]:
     """Member names match in any case, as Go's JSON reader has it; null and blank are not given."""
-    section = _member(document, SECTION)
+    section = find_member(document, SECTION)
     if section is not None and not isinstance(section, Mapping):
         raise ConfigurationError(f"{SECTION} in {source} must be a table of keys, not {section!r}")
     given: dict[str, Given] = {}
@@ -93,17 +94,11 @@ def from_document(document: Mapping[str, Any], source: str) -> dict[str, Given]:
                 break
             if not isinstance(value, Mapping):
                 raise ConfigurationError(f"{'.'.join(walked)} in {source} must be a table of keys, not {value!r}")
-            value = _member(value, name)
+            value = find_member(value, name)
             walked.append(name)
         if value is not None and not (isinstance(value, str) and not value.strip()):
             given[path] = Given(value, source, is_text=False)
     return given
-
-
-def _member(table: Mapping[str, Any], name: str) -> Any:
-    if name in table:
-        return table[name]
-    return next((value for member, value in table.items() if member.casefold() == name.casefold()), None)
 
 
 def nearest_key(path: str) -> str | None:
@@ -117,7 +112,7 @@ def suspicious_members(document: Mapping[str, Any]) -> Iterator[str]:
 
     Other unknown members pass silently: AgentENV's file may hold what only AgentENV reads."""
     tree = _tree()
-    inside = _member(document, SECTION)
+    inside = find_member(document, SECTION)
     yield from _suspicious(inside if isinstance(inside, Mapping) else {}, tree, "")
     beside = {SECTION, *TOP_LEVEL, *_OTHER_SECTIONS}
     for member in document:

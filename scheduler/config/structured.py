@@ -1,11 +1,13 @@
-"""The keys that hold a list or a table: nodes and templates. As text they are JSON."""
+"""The keys that hold a list or a table: nodes and templates. As text they are JSON.
+
+Ids and endpoints are cleaned as the API cleans them, and members match in any case, as those of the file do."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 
-from scheduler.config.kinds import Kind, Unacceptable, integer
+from scheduler.config.kinds import Kind, Unacceptable, integer, member
 from scheduler.domain.address import ENDPOINT_FORM, clean_endpoint
 from scheduler.domain.limits import MEMORY_MB_MAX, UINT32_MAX
 from scheduler.domain.node import NodeAddress
@@ -46,10 +48,10 @@ def nodes() -> Kind[tuple[NodeAddress, ...]]:
             at = f"[{position}]"
             if not isinstance(entry, Mapping):
                 raise Unacceptable(allowed, at, entry)
-            node_id = _identifier(entry.get("id"), f"{at}.id")
+            node_id = _identifier(member(entry, "id"), f"{at}.id")
             if node_id in addresses:
                 raise Unacceptable("an id that the list names once", f"{at}.id", node_id)
-            addresses[node_id] = NodeAddress(node_id, _endpoint(entry.get("endpoint"), f"{at}.endpoint"))
+            addresses[node_id] = NodeAddress(node_id, _endpoint(member(entry, "endpoint"), f"{at}.endpoint"))
         return tuple(addresses.values())
 
     def show(listed: tuple[NodeAddress, ...]) -> list[dict[str, str]]:
@@ -75,8 +77,8 @@ def templates() -> Kind[Mapping[str, Template]]:
                 raise Unacceptable("an id that the table names once", at, template_id)
             declared[cleaned_id] = Template(
                 cleaned_id,
-                _size(size.get("cpu_count"), cpu_count, f"{at}.cpu_count"),
-                _size(size.get("memory_mb"), memory_mb, f"{at}.memory_mb"),
+                _size(member(size, "cpu_count"), cpu_count, f"{at}.cpu_count"),
+                _size(member(size, "memory_mb"), memory_mb, f"{at}.memory_mb"),
             )
         return declared
 

@@ -147,6 +147,21 @@ def test_nodes_and_templates_are_json_when_given_as_text() -> None:
     assert found.ledger.templates == {"base": Template("base", 2, 4096)}
 
 
+def test_ids_are_cleaned_as_at_the_api_and_members_match_in_any_case() -> None:
+    found = settings(
+        nodes=[
+            {"ID": " a\u00a0", "Endpoint": " http://10.0.0.7:8000 "},
+            {"Id": "b", "endpoint": "http://10.0.0.8:8000", "zone": "x"},
+        ],
+        templates__declared={" base ": {"CPU_Count": 2, "Memory_MB": 4096}},
+    )
+    assert found.discovery.nodes == (
+        NodeAddress("a", "http://10.0.0.7:8000"),
+        NodeAddress("b", "http://10.0.0.8:8000"),
+    )
+    assert found.ledger.templates == {"base": Template("base", 2, 4096)}
+
+
 @pytest.mark.parametrize(
     ("nodes", "field"),
     [
@@ -158,7 +173,7 @@ def test_nodes_and_templates_are_json_when_given_as_text() -> None:
         ([{"id": "a", "endpoint": "http://"}], "nodes[0].endpoint"),
         ([{"id": "a", "endpoint": "http://a:99999"}], "nodes[0].endpoint"),
         ([{"id": "a"}], "nodes[0].endpoint"),
-        ([{"id": "a", "endpoint": "http://a:1"}, {"id": "a", "endpoint": "http://b:1"}], "nodes[1].id"),
+        ([{"id": "a", "endpoint": "http://a:1"}, {"ID": " a ", "endpoint": "http://b:1"}], "nodes[1].id"),
         (["a"], "nodes[0]"),
         ({"a": "http://a:1"}, "nodes"),
         ("a=http://a:1", "nodes"),
@@ -174,6 +189,10 @@ def test_a_broken_node_is_named_by_its_place(nodes: Any, field: str) -> None:
         ({"base": {"cpu_count": 0, "memory_mb": 1}}, "templates.declared.base.cpu_count"),
         ({"base": {"cpu_count": 1}}, "templates.declared.base.memory_mb"),
         ({"base": 2}, "templates.declared.base"),
+        (
+            {"base": {"cpu_count": 1, "memory_mb": 1}, "base ": {"cpu_count": 1, "memory_mb": 1}},
+            "templates.declared.base ",
+        ),
         ([], "templates.declared"),
     ],
 )

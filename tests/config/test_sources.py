@@ -160,6 +160,14 @@ def test_unknown_members_pass_but_a_likely_typo_is_warned_about(write_file: Writ
     ]
 
 
+def test_nodes_that_report_over_grpc_cannot_list_themselves_and_the_start_says_so() -> None:
+    heartbeat = {"SCHEDULER_DISCOVERY_MODE": "heartbeat"}
+    [warning] = load_configuration(environment=heartbeat).warnings
+    assert "node is not in scheduler node list" in warning
+    assert load_configuration(environment=heartbeat | {"SCHEDULER_GRPC_ENABLED": "false"}).warnings == ()
+    assert load_configuration(environment={}).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("content", "name", "complaint"),
     [

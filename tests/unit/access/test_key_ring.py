@@ -77,7 +77,7 @@ def test_a_file_that_breaks_later_leaves_the_last_good_keys(tmp_path: Path, cont
 
 def test_toml_says_the_same_as_json(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
-    path.write_text(f'[[keys]]\nname = "n"\nrole = "node"\nnode_id = "a"\nsha256 = "{hash_key("k")}"\n', "utf-8")
+    path.write_text(f'[[keys]]\nname = "n"\nrole = "node"\nnode_id = " a "\nsha256 = "{hash_key("k")}"\n', "utf-8")
     principal = KeyRing(path).authenticate("k")
     assert principal == Principal("n", Role.NODE, "a")
     assert principal.may_act_for("a")
@@ -92,6 +92,8 @@ def test_toml_says_the_same_as_json(tmp_path: Path) -> None:
         ([entry("k", role="root")], "role must be"),
         ([{"name": "n", "role": "admin", "sha256": "plain-text-key"}], "sha256 must be"),
         ([entry("k", role="gateway", node_id="a")], "node_id"),
+        ([entry("k", role="node", node_id=" ")], "node_id"),
+        ([entry("k", role="node", node_id="a\n")], "node_id"),
         ([entry("k", key="k")], "unknown member key"),
         ([entry("a"), entry("b"), entry("c")], "at most 2"),
         ([entry("a"), entry("b", role="admin")], "must agree"),
