@@ -13,8 +13,9 @@
 -- ARGV[8]: rebuild_of  names this loss: nothing is decided until all who remember reservations have put them back;
 --          '' when nothing can be lost
 -- ARGV[9]: lease_ms  how long to wait for each of them
--- ARGV[10]: members_count  how many of the following are replicas to wait for, beside those the ledger knows
--- ARGV[11..]: content  members, then field, value, …
+-- ARGV[10]: unlisted_ms  how long to wait for replicas that no list names yet
+-- ARGV[11]: members_count  how many of the following are replicas to wait for, beside those the ledger knows
+-- ARGV[12..]: content  members, then field, value, …
 -- Reply: {'unknown', what, found}: a ledger of another format ('converting': being brought to this one), or settings
 --        that stand against these and name what this version does not know; nothing was written
 --        {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
@@ -30,7 +31,7 @@
 local now = open_clock(ARGV[1])
 local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with',
   'rebuild_of')
-local content_starts = 11 + tonumber(ARGV[10])
+local content_starts = 12 + tonumber(ARGV[11])
 
 -- Others that gave a sign of life and have not outlived it.
 local function others_alive()
@@ -67,8 +68,9 @@ if ARGV[8] ~= '' then
   -- Before there are settings to decide by.
   if ARGV[8] ~= stored.rebuild_of then redis.call('DEL', key('rebuild')) end
   redis.call('HSET', KEYS[1], 'rebuild_of', ARGV[8])
-  wait_for({ unpack(ARGV, 11, content_starts - 1) }, now, tonumber(ARGV[9]))
+  wait_for({ unpack(ARGV, 12, content_starts - 1) }, now, tonumber(ARGV[9]))
   wait_for(redis.call('ZRANGEBYSCORE', key('replicas'), '(' .. integer(now), '+inf'), now, tonumber(ARGV[9]))
+  wait_for({ UNLISTED }, now, tonumber(ARGV[10]))
 end
 
 if status == 'written' then

@@ -3,7 +3,9 @@
 -- After a loss the ledger waits until every replica has put back what it remembers, or was silent for a lease: which
 -- nodes had reservations is known only to the replica that has not spoken yet.
 --   rebuild   replica → until when it is waited for; 0: it has put back
+--             '': until when whoever joined after the members were last listed is waited for
 --   settings, field gated_until_ms   the latest of these; no such field: nobody is waited for
+local UNLISTED = ''
 
 local function refresh_gate(now)
   local until_ms = 0

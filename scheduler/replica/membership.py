@@ -6,7 +6,8 @@
 
 No decision needs any of it: scripts read the ledger's settings. It is what makes an empty ledger
 one, and a lost one whole again: who recovers puts back nodes, templates and the reservations it remembers, and until
-every replica has done so (or was silent for SIGN_OF_LIFE_TTL_MS) the scripts decide nothing.
+every replica has done so (or was silent for SIGN_OF_LIFE_TTL_MS), and for at least UNLISTED_MS, the scripts decide
+nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+SIGN_OF_LIFE_MS = 1_000
 SIGN_OF_LIFE_TTL_MS = 10_000
+# Whom no list of members names yet has joined since the last sign of life, and looks again within the next one.
+UNLISTED_MS = SIGN_OF_LIFE_MS * 3 // 2
 SKEW_TOLD_MS = 1_000
 _SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes and templates takes at most one twentieth of the time
 
@@ -51,7 +55,7 @@ class Identity:
 
 
 class Membership:
-    """One replica's part in its domain. `step` is to be called every second or so, by one caller at a time."""
+    """One replica's part in its domain. `step` is to be called every SIGN_OF_LIFE_MS, by one caller at a time."""
 
     def __init__(
         self,
@@ -189,6 +193,7 @@ class Membership:
             rebuild_of=server.name if can_lack else "",
             lease_ms=SIGN_OF_LIFE_TTL_MS,
             members=self._waited_for,
+            unlisted_ms=UNLISTED_MS,
         )
 
     async def _put_back_what_was_lost(self, loss: Loss) -> None:

@@ -25,7 +25,7 @@ from scheduler.observability.logging import configure_logging, get_logger
 from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.replica import upstream
 from scheduler.replica.listeners import Listener, open_doors
-from scheduler.replica.membership import Membership
+from scheduler.replica.membership import SIGN_OF_LIFE_MS, Membership
 from scheduler.replica.reload import ConfiguredLevel, Reloader, Source
 from scheduler.replica.upkeep import Chore, keep_doing, refreshing, sweeping
 
@@ -169,7 +169,7 @@ class Replica:
         membership = self._membership
         if membership is not None:
             chores += [
-                Chore("membership", 1_000, membership.step, retry_ms_max=3_000, hurry=ledger.client.guard.distrusted),
+                Chore("membership", SIGN_OF_LIFE_MS, membership.step, retry_ms_max=3_000, hurry=ledger.client.guard.distrusted),
                 Chore("remembering discovery", 2_000, membership.remember_discovery),
                 Chore("sweeping", 500, sweeping(ledger)),
                 Chore("refreshing rows", 250, refreshing(ledger)),

@@ -49,12 +49,14 @@ class Loss:
 
     `lost_with`: something it told is missing since this server took over, so no node admits before it has reported.
     `rebuild_of`: this loss by name; until the `members`, and whoever else the ledger knows, have put back what they
-    remember or let `lease_ms` pass, nothing is decided. "" when nothing can be lost."""
+    remember or let `lease_ms` pass, nothing is decided. "" when nothing can be lost. `unlisted_ms`: nor before this long,
+    so that replicas which joined after the members were last listed can speak."""
 
     lost_with: str = ""
     rebuild_of: str = ""
     lease_ms: int = DEFAULT_SIGN_OF_LIFE_MS
     members: tuple[str, ...] = ()
+    unlisted_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class SettingsStore:
             noted.lost_with,
             noted.rebuild_of,
             noted.lease_ms,
+            noted.unlisted_ms,
             len(noted.members),
             *noted.members,
             *values,

@@ -13,8 +13,8 @@ from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import NotRebuilt, StoreUnusable
-from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS, Membership
+from scheduler.errors import NotRebuilt, PuttingBack, StoreUnusable
+from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS, UNLISTED_MS, Membership
 from scheduler.service import Services, build_services
 from scheduler.store.ledger import Ledger, open_ledger
 from tests.conftest import OpenLedger
@@ -186,6 +186,25 @@ async def test_a_rebuilt_ledger_is_no_longer_said_to_be_rebuilding(
     await newcomer.step()
     for each in (member, newcomer):
         assert not (await each.settings_shown())["rebuilding"]
+
+
+async def test_a_replica_that_joined_unnoticed_puts_back_before_anything_is_decided(
+    members: Members, clock: VirtualClock
+) -> None:
+    """The first heard last of its fellow members before the second joined, and finds the ledger lost before it does."""
+    first = await members.new("one", NODE_A)
+    await first.step()
+    second = await members.new("two", NODE_A)
+    await second.step()
+    await members.empty_the_ledger()
+    await first.step()
+    clock.advance(UNLISTED_MS - 1)
+    with pytest.raises(PuttingBack):
+        await first.ledger.bindings.record("some-sandbox", NODE_A)
+    await second.step()
+    assert second.membership.joined
+    clock.advance(1)
+    await first.ledger.bindings.record("some-sandbox", NODE_A)
 
 
 async def test_templates_declared_to_the_ledger_come_back_and_do_not_undo_what_was_said_since(
