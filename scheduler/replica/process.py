@@ -169,7 +169,13 @@ class Replica:
         membership = self._membership
         if membership is not None:
             chores += [
-                Chore("membership", SIGN_OF_LIFE_MS, membership.step, retry_ms_max=3_000, hurry=ledger.client.guard.distrusted),
+                Chore(
+                    "membership",
+                    SIGN_OF_LIFE_MS,
+                    membership.step,
+                    retry_ms_max=3_000,
+                    hurry=ledger.client.guard.distrusted,
+                ),
                 Chore("remembering discovery", 2_000, membership.remember_discovery),
                 Chore("sweeping", 500, sweeping(ledger)),
                 Chore("refreshing rows", 250, refreshing(ledger)),

@@ -49,8 +49,8 @@ class Loss:
 
     `lost_with`: something it told is missing since this server took over, so no node admits before it has reported.
     `rebuild_of`: this loss by name; until the `members`, and whoever else the ledger knows, have put back what they
-    remember or let `lease_ms` pass, nothing is decided. "" when nothing can be lost. `unlisted_ms`: nor before this long,
-    so that replicas which joined after the members were last listed can speak."""
+    remember or let `lease_ms` pass, nothing is decided. "" when nothing can be lost. `unlisted_ms`: nor before this
+    time has passed, so that replicas which joined after the members were last listed can speak."""
 
     lost_with: str = ""
     rebuild_of: str = ""
