@@ -31,12 +31,18 @@ class Budget:
     def over(self) -> bool:
         return self.left_seconds <= 0
 
-    async def pause(self) -> bool:
-        """Wait before the next attempt, longer each time and never in step with others; False when none is left."""
+    def in_ms(self, milliseconds: float) -> float:
+        """That instant, as `ends_at` and `pause` have it."""
+        return self._clock() + milliseconds / 1000
+
+    async def pause(self, ends_at: float | None = None) -> bool:
+        """Wait before the next attempt, longer each time and never in step with others; False when none is left.
+        `ends_at`: an earlier end than the budget's."""
         ceiling_ms = min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS * 2**self._attempts)
         self._attempts += 1
         seconds = random.uniform(0.5, 1.0) * ceiling_ms / 1000
-        if seconds >= self.left_seconds:
+        left_seconds = self.left_seconds if ends_at is None else min(self.left_seconds, ends_at - self._clock())
+        if seconds >= left_seconds:
             return False
         await asyncio.sleep(seconds)
         return True

@@ -116,6 +116,11 @@ class StoreClient:
     def cluster(self) -> bool:
         return self.address.scheme is Scheme.CLUSTER
 
+    @property
+    def _alone(self) -> bool:
+        """Whether no other server takes over from one that is gone, so that waiting only helps while it restarts."""
+        return self.address.scheme not in {Scheme.SENTINEL, Scheme.CLUSTER}
+
     # -- scripts ----------------------------------------------------------------------------------------------
 
     async def run(
@@ -259,6 +264,7 @@ class StoreClient:
         """Exchange until it succeeds, cannot succeed, or time is over."""
         where = str(self.address)
         known: SchedulerError | None = None
+        patient_until: float | None = None
         while True:
             met = _Met()
             try:
@@ -275,7 +281,11 @@ class StoreClient:
             if verdict.relocate:
                 with heed_cancellation():
                     self.statistics.relocations += await self._topology.relocate(call.key, failure, met.pool)
-            if not (call.retry and verdict.retry and await budget.pause()):
+            if not (verdict.refused and self._alone):
+                patient_until = None
+            elif patient_until is None:
+                patient_until = budget.in_ms(self.options.refused_timeout_ms)
+            if not (call.retry and verdict.retry and await budget.pause(patient_until)):
                 self.statistics.failures += 1
                 # That the last, cut-short attempt got no answer tells less than what an earlier one met.
                 raise (known if known and isinstance(failure, TimeoutError) else verdict.error) from failure

@@ -97,11 +97,13 @@ class TooFewReplicas(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`retry`: another attempt may succeed. `relocate`: ask again where the ledger is before it."""
+    """`retry`: another attempt may succeed. `relocate`: ask again where the ledger is before it. `refused`: nobody
+    listens at the address, which is known at once."""
 
     error: SchedulerError
     retry: bool = False
     relocate: bool = False
+    refused: bool = False
 
 
 def judge(error: BaseException, where: str, script: Script | None = None) -> Verdict:
@@ -144,7 +146,7 @@ def _judge(error: BaseException, script: Script | None) -> Verdict:
         return Verdict(StoreUnavailable("the ledger did not answer in time"), retry=True, relocate=True)
     if isinstance(error, redis_errors.ConnectionError | redis_errors.RedisClusterException | OSError):
         text = "accepts no more clients" if _MAX_CLIENTS in str(error) else "cannot be reached"
-        return Verdict(StoreUnavailable(f"the ledger {text}"), retry=True, relocate=True)
+        return Verdict(StoreUnavailable(f"the ledger {text}"), retry=True, relocate=True, refused=_is_refused(error))
     return Verdict(ScriptError(f"{_named(script)}unexpected {type(error).__name__}"))
 
 
@@ -216,6 +218,15 @@ def _refused_login(error: BaseException) -> StoreUnusable:
     if "without any password" in text or "no password is set" in text:
         return StoreUnusable("the ledger: a password is configured, but the server has none")
     return StoreUnusable(f"the ledger: {_LASTING['WRONGPASS'][1]}")
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Nobody listens: the port refuses, or the socket's file is not there."""
+    while error is not None:
+        if isinstance(error, ConnectionRefusedError | FileNotFoundError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _is_certificate_error(error: BaseException | None) -> bool:

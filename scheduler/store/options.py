@@ -12,6 +12,7 @@ class StoreOptions:
     """`pool_size`: connections in use at once; who comes later waits, inside its deadline.
     `operation_timeout_ms`: all attempts of one call together; a request's own deadline may be tighter.
     `attempt_timeout_ms`: how long one attempt waits for its reply before another is made on a new connection.
+    `refused_timeout_ms`: for how long a call asks a lone server again whose port refuses connections.
     `wait_replicas`: how many replicas must have a durable write before it is acknowledged.
     `shebang`: send scripts with `#!lua` (Redis 7 and later; the test suite does).
     `read_addr`: a second address, a replica for instance, for plain reads that may lag.
@@ -23,6 +24,7 @@ class StoreOptions:
     connect_timeout_ms: int = 1_000
     operation_timeout_ms: int = 5_000
     attempt_timeout_ms: int = 2_000
+    refused_timeout_ms: int = 500
     wait_replicas: int = 0
     shebang: bool = False
     read_addr: str | None = None

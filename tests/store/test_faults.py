@@ -12,7 +12,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from scheduler import deadline
 from scheduler.errors import ScriptError, StoreUnavailable, StoreUnusable
 from scheduler.store.budget import ANSWER_MARGIN_MS, Budget
-from scheduler.store.client import StoreClient
+from scheduler.store.client import StoreClient, StoreOptions
 from tests.store.conftest import SETTINGS, Connect
 from tests.store.stub_server import Answer, StubServer, bulk, info
 from tests.support.relay import Relay
@@ -52,6 +52,28 @@ async def test_an_unreachable_server_is_unavailable_once_time_is_over(connect_to
     assert type(failure.value) is StoreUnavailable
     assert client.statistics.retries > 1
     assert "hunter2" not in f"{failure.value} {client!r}"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "localhost:{port}", "unix:///tmp/nobody-listens-{port}.sock"])
+async def test_a_lone_server_that_refuses_connections_is_told_long_before_the_operation_timeout(
+    connect_to: Connect, address: str
+) -> None:
+    client = await connect_to(address.format(port=free_port()), operation_timeout_ms=3_600_000, refused_timeout_ms=30)
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        await run(client)
+    assert client.statistics.retries >= 1, "a server that restarts is back soon"
+    assert StoreOptions().refused_timeout_ms <= 500
+
+
+async def test_a_primary_that_refuses_connections_is_waited_for_while_another_may_take_over(
+    connect_to: Connect,
+) -> None:
+    client = await connect_to(
+        f"sentinel://127.0.0.1:{free_port()}/aenv", operation_timeout_ms=300, refused_timeout_ms=1
+    )
+    with pytest.raises(StoreUnavailable):
+        await run(client)
+    assert client.statistics.retries >= 1
 
 
 async def test_a_name_that_does_not_resolve_is_unavailable(connect_to: Connect) -> None:
