@@ -1,32 +1,30 @@
 """Traces: which machines there are, and what is asked of them when.
 
-Both are CSV files with a header line:
+Both are tables with a header line, read by `trace_file`:
 
     nodes      node_id,cpu_count,memory_mb
     requests   arrival_s,duration_s,cpu,memory_mb,image_or_template     sorted by arrival
 
-An empty `duration_s` (or `inf`) is a sandbox that never ends. The key in `image_or_template` is
-what affinity works on; it may be empty. A broken line is a `ConfigurationError` that names file,
-line, column and what would be allowed.
+Times count from the first arrival, so Unix timestamps and dates do as well as seconds of a run; `arrival_ms` and
+`duration_ms` are the same in milliseconds. An empty duration (or `inf`) is a sandbox that never ends. The key in
+`image_or_template` is what affinity works on; it may be empty. `ConfigurationError` tells everything that is wrong.
 """
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from scheduler.domain.limits import (
-    ID_BYTES_MAX,
     MEMORY_MB_MAX,
     SANDBOX_CPU_MAX,
     SANDBOX_MEMORY_MB_MAX,
     UINT32_MAX,
 )
 from scheduler.errors import ConfigurationError
+from scheduler.lab.trace_file import STANDARD_INPUT, Row, TraceFile
 
 BUNDLED = Path(__file__).parent / "data"
 BUNDLED_NODES = BUNDLED / "nodes.csv"
@@ -34,8 +32,9 @@ BUNDLED_REQUESTS = BUNDLED / "requests.csv"
 
 NODE_COLUMNS = ("node_id", "cpu_count", "memory_mb")
 REQUEST_COLUMNS = ("arrival_s", "duration_s", "cpu", "memory_mb", "image_or_template")
+_IN_MILLISECONDS = {"arrival_s": "arrival_ms", "duration_s": "duration_ms"}
+_NO_TIMESTAMP_MS = 10**14
 
-Number = TypeVar("Number", int, float)
 Item = TypeVar("Item")
 
 
@@ -50,7 +49,7 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """One sandbox to create. Times count from the start of the trace; `duration_ms` None: it never ends."""
+    """One sandbox to create. Times count from the first arrival; `duration_ms` None: it never ends."""
 
     arrival_ms: int
     duration_ms: int | None
@@ -76,95 +75,87 @@ class Trace:
 
 
 def read_trace(nodes_file: Path, requests_file: Path) -> Trace:
-    return Trace(read_nodes(nodes_file), read_requests(requests_file))
+    """The faults of both files are told together."""
+    if nodes_file == requests_file == STANDARD_INPUT:
+        raise ConfigurationError("only one of nodes and requests can come from standard input")
+    nodes: tuple[NodeSpec, ...] = ()
+    requests: tuple[TraceRequest, ...] = ()
+    problems = []
+    try:
+        nodes = read_nodes(nodes_file)
+    except ConfigurationError as error:
+        problems.append(error.detail)
+    try:
+        requests = read_requests(requests_file)
+    except ConfigurationError as error:
+        problems.append(error.detail)
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return Trace(nodes, requests)
 
 
 def read_nodes(file: Path) -> tuple[NodeSpec, ...]:
-    nodes = tuple(
-        NodeSpec(
+    table = TraceFile(file)
+    nodes: dict[str, NodeSpec] = {}
+    for row in table.rows(NODE_COLUMNS):
+        node = NodeSpec(
             node_id=row.identifier("node_id"),
             cpu_count=row.integer("cpu_count", UINT32_MAX),
             memory_mb=row.integer("memory_mb", MEMORY_MB_MAX),
         )
-        for row in _rows(file, NODE_COLUMNS)
-    )
-    if len({node.node_id for node in nodes}) != len(nodes):
-        raise ConfigurationError(f"{file}: a node_id appears twice")
-    return _not_empty(nodes, file)
+        if node.node_id and node.node_id in nodes:
+            table.fault(f"line {row.line}: node_id {node.node_id!r} appears twice")
+        nodes[node.node_id] = node
+    return _whole(table, tuple(nodes.values()))
 
 
 def read_requests(file: Path) -> tuple[TraceRequest, ...]:
+    table = TraceFile(file)
     requests: list[TraceRequest] = []
-    for row in _rows(file, REQUEST_COLUMNS):
+    first_ms: int | None = None
+    for row in table.rows(REQUEST_COLUMNS, _IN_MILLISECONDS):
+        told_ms = row.milliseconds("arrival_s", "arrival_ms")
+        if first_ms is None and told_ms is not None:
+            first_ms = told_ms
+            _look_at_the_unit(table, row, told_ms)
         request = TraceRequest(
-            arrival_ms=row.milliseconds("arrival_s"),
-            duration_ms=row.milliseconds_or_never("duration_s"),
+            arrival_ms=(told_ms or 0) - (first_ms or 0),
+            duration_ms=_duration_ms(row),
             cpu_count=row.integer("cpu", SANDBOX_CPU_MAX),
             memory_mb=row.integer("memory_mb", SANDBOX_MEMORY_MB_MAX),
             key=row.text("image_or_template"),
         )
-        if requests and request.arrival_ms < requests[-1].arrival_ms:
-            raise row.broken("arrival_s", "not before the line above it")
+        if told_ms is not None and requests and request.arrival_ms < requests[-1].arrival_ms:
+            row.broken(_arrival_of(row), "not before the line above it (sort the file by it)")
         requests.append(request)
-    return _not_empty(tuple(requests), file)
+    return _whole(table, tuple(requests))
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    file: Path
-    line: int
-    cells: dict[str, str]
-
-    def broken(self, column: str, allowed: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{self.file}, line {self.line}: {column} must be {allowed}, not {self.cells[column]!r}"
-        )
-
-    def text(self, column: str) -> str:
-        return self.cells[column].strip()
-
-    def identifier(self, column: str) -> str:
-        value = self.text(column)
-        if not value or len(value.encode()) > ID_BYTES_MAX:
-            raise self.broken(column, f"1 to {ID_BYTES_MAX} bytes long")
-        return value
-
-    def integer(self, column: str, highest: int) -> int:
-        return self._number(column, int, f"an integer from 0 to {highest}", highest)
-
-    def milliseconds(self, column: str) -> int:
-        return round(self._number(column, float, "seconds, 0 or more", math.inf) * 1000)
-
-    def milliseconds_or_never(self, column: str) -> int | None:
-        return None if self.text(column).lower() in ("", "inf") else self.milliseconds(column)
-
-    def _number(self, column: str, parse: Callable[[str], Number], allowed: str, highest: float) -> Number:
-        try:
-            value = parse(self.text(column))
-        except ValueError:
-            raise self.broken(column, allowed) from None
-        if not (0 <= value <= highest and math.isfinite(value)):
-            raise self.broken(column, allowed)
-        return value
+def _duration_ms(row: Row) -> int | None:
+    told = row.cells.get("duration_s", row.cells.get("duration_ms", ""))
+    return None if told.lower() in ("", "inf") else row.milliseconds("duration_s", "duration_ms")
 
 
-def _rows(file: Path, columns: Sequence[str]) -> Iterator[_Row]:
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            reader = csv.DictReader(lines)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise ConfigurationError(f"{file}: the header lacks {', '.join(missing)}")
-            for cells in reader:
-                yield _Row(file, reader.line_num, {column: cells[column] or "" for column in columns})
-    except FileNotFoundError as error:
-        raise ConfigurationError(f"there is no file {file}") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"{file} cannot be read as a trace: {reason}") from error
+def _arrival_of(row: Row) -> str:
+    return "arrival_s" if "arrival_s" in row.cells else "arrival_ms"
 
 
-def _not_empty(items: tuple[Item, ...], file: Path) -> tuple[Item, ...]:
+def _look_at_the_unit(table: TraceFile, row: Row, arrival_ms: int) -> None:
+    """A first arrival that would be thousands of years after 1970 is told in another unit."""
+    if arrival_ms < _NO_TIMESTAMP_MS:
+        return
+    column = _arrival_of(row)
+    if column == "arrival_s":
+        unit, mend = "milliseconds", "name the column arrival_ms, and duration_ms if durations are in milliseconds too"
+        if arrival_ms >= _NO_TIMESTAMP_MS * 1000:
+            unit, mend = "microseconds or less", "divide it so that it is seconds or, as arrival_ms, milliseconds"
+    else:
+        unit, mend = "microseconds or less", "divide it so that it is milliseconds"
+    table.fault(f"line {row.line}: {column} looks like {unit} since 1970: {mend}")
+
+
+def _whole(table: TraceFile, items: tuple[Item, ...]) -> tuple[Item, ...]:
+    table.finish()
     if not items:
-        raise ConfigurationError(f"{file}: there is nothing in it")
+        raise ConfigurationError(f"{table.name}: there is nothing in it")
     return items

@@ -62,11 +62,23 @@ def test_options_reach_the_ledger(files: list[str]) -> None:
     assert [result["group_placement"] for result in grouped] == ["round_robin", "least_loaded"]
 
 
+def test_replay_tells_what_the_trace_asks_for_at_its_peak(files: list[str]) -> None:
+    result = run("replay", "--redis-addr", "embedded", "--json", "--strategy", "random", *files)
+    assert json.loads(result.stdout)["demand"] == {
+        "peak_cpu_count": 20,
+        "fleet_cpu_count": 12,
+        "peak_memory_mb": 10_240,
+        "fleet_memory_mb": 24_576,
+    }
+
+
 def test_replay_prints_a_table_for_people(files: list[str]) -> None:
     result = run("replay", "--redis-addr", "embedded", "--strategy", "least_loaded", *files)
     assert result.exit_code == 0
     assert "10 requests on 2 nodes" in result.stdout
     assert "4 (insufficient_cpu 4)" in result.stdout
+    assert "At its peak the trace asks for 20 of 12 CPUs (167%) and 10 of 24 GiB (42%)." in result.stdout
+    assert "That is more than the fleet has" in result.stdout
     assert "1.0000" in result.stdout
 
 

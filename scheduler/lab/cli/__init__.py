@@ -1,4 +1,4 @@
-"""The lab's commands: `replay`, `lifecycle`, `bench schedule`, `demo`, `fleet`."""
+"""The lab's commands: `replay`, `traces`, `lifecycle`, `bench schedule`, `demo`, `fleet`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 
 from scheduler.config import kinds
 from scheduler.domain.placement import Strategy
@@ -42,6 +42,7 @@ bench_app = typer.Typer(no_args_is_help=True, help="What the scheduler costs the
 def register(app: typer.Typer) -> None:
     """Add the lab's commands to the command line."""
     app.command()(replay)
+    app.command()(traces)
     app.command()(lifecycle)
     app.command()(demo)
     app.command()(fleet)
@@ -49,9 +50,11 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    nodes: Annotated[Path, typer.Option(metavar="FILE", help="node_id,cpu_count,memory_mb")] = BUNDLED_NODES,
+    nodes: Annotated[
+        Path, typer.Option(metavar="FILE", help="node_id,cpu_count,memory_mb; a CSV file, or - for standard input.")
+    ] = BUNDLED_NODES,
     requests: Annotated[
-        Path, typer.Option(metavar="FILE", help="arrival_s,duration_s,cpu,memory_mb,image_or_template")
+        Path, typer.Option(metavar="FILE", help="arrival_s,duration_s,cpu,memory_mb,image_or_template; likewise.")
     ] = BUNDLED_REQUESTS,
     strategy: Annotated[str, typer.Option(metavar="A,B", help="Which to compare; default: all.")] = ",".join(Strategy),
     time_scale: Annotated[float, typer.Option(help="Requests arrive this many times as fast; none lives shorter.")] = 1,
@@ -78,6 +81,7 @@ def replay(
     Without files the bundled trace is used. Time is simulated: months replay in minutes."""
     from scheduler.lab.clock import always
     from scheduler.lab.compare import Setup, compare_strategies, contenders
+    from scheduler.lab.demand import peak_demand
     from scheduler.lab.fleet import FleetOptions
     from scheduler.lab.plot import check_plot_file, draw
     from scheduler.lab.replay import ReplayOptions
@@ -115,7 +119,20 @@ def replay(
     if plot is not None:
         draw(results, plot)
     title = f"{counted(len(trace.requests), 'request')} on {counted(len(trace.nodes), 'node')}"
-    show(replay_table(results, title), {"strategies": [result.as_dict() for result in results]}, as_json=as_json)
+    demand = peak_demand(trace)
+    plain = {"demand": demand.as_dict(), "strategies": [result.as_dict() for result in results]}
+    show(Group(replay_table(results, title), demand.sentences()), plain, as_json=as_json)
+
+
+def traces(
+    clusterdata: Annotated[Path, typer.Argument(help="A checkout of https://github.com/alibaba/clusterdata.")],
+    folder: Annotated[Path, typer.Argument(help="Where the files are made; it is created.")],
+) -> None:
+    """Make the traces of docs/strategies.md from the published files, for `replay`."""
+    from scheduler.lab.published import normalise
+
+    for file, rows in normalise(clusterdata, folder):
+        typer.echo(f"{file}: {counted(rows, 'row')}")
 
 
 @bench_app.command("schedule")
