@@ -24,10 +24,10 @@ from scheduler.errors import SchedulerError
 from scheduler.observability.logging import configure_logging, get_logger
 from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.replica import upstream
+from scheduler.replica.background import BackgroundTask, refreshing, run_repeatedly, sweeping
 from scheduler.replica.listeners import Listener, open_doors
 from scheduler.replica.membership import SIGN_OF_LIFE_MS, Membership
 from scheduler.replica.reload import ConfiguredLevel, Reloader, Source
-from scheduler.replica.upkeep import Chore, keep_doing, refreshing, sweeping
 
 if TYPE_CHECKING:
     from scheduler.discovery.kubernetes import KubernetesDiscovery
@@ -50,7 +50,7 @@ class Replica:
         self._reloader: Reloader | None = None
         self.replica_id = settings.replica.replica_id or new_replica_id()
         self.listeners: list[Listener] = []
-        self._chores: list[asyncio.Task[None]] = []
+        self._background_tasks: list[asyncio.Task[None]] = []
         self._stop_asked = asyncio.Event()
         self._hurry_asked = asyncio.Event()
         self._ledger: Ledger | None = None
@@ -91,7 +91,7 @@ class Replica:
         except BaseException:
             await self._release(grace_seconds=0)
             raise
-        self._start_chores(ledger, services)
+        self._start_background_tasks(ledger, services)
         self._tell_where(ledger)
 
     def ask_to_reload(self) -> None:
@@ -106,10 +106,10 @@ class Replica:
         self._stop_asked.set()
 
     async def run(self) -> None:
-        """Until asked to stop; raises what ended a chore, which never ends by itself."""
+        """Until asked to stop; raises the error of a background task that ended: none ends by itself."""
         asked = asyncio.create_task(self._stop_asked.wait())
         try:
-            done, _ = await asyncio.wait([asked, *self._chores], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([asked, *self._background_tasks], return_when=asyncio.FIRST_COMPLETED)
             for ended in done - {asked}:
                 ended.result()
         finally:
@@ -129,7 +129,7 @@ class Replica:
 
     async def _release(self, grace_seconds: float) -> None:
         await asyncio.gather(*(listener.stop(grace_seconds) for listener in self.listeners))
-        await end_tasks(self._chores)
+        await end_tasks(self._background_tasks)
         if self._ledger is not None:
             await self._leave(self._ledger)
         if self._tracing is not None:
@@ -159,33 +159,33 @@ class Replica:
         except SchedulerError as error:
             log.warning("the ledger is not ready yet; trying on", code=error.code, detail=error.full_detail)
 
-    def _start_chores(self, ledger: Ledger, services: Services) -> None:
-        chores = [
-            Chore("looking after readiness", 1_000, services.overview.look),
-            Chore("reading figures", 1_000, services.overview.refresh_when_due),
+    def _start_background_tasks(self, ledger: Ledger, services: Services) -> None:
+        tasks = [
+            BackgroundTask("checking readiness", 1_000, services.overview.look),
+            BackgroundTask("reading figures", 1_000, services.overview.refresh_when_due),
         ]
         if self._reloader is not None:
-            chores.append(Chore("watching files", 1_000, self._reloader.step, hurry=self._reloader.asked))
+            tasks.append(BackgroundTask("watching files", 1_000, self._reloader.step, wake=self._reloader.asked))
         membership = self._membership
         if membership is not None:
-            chores += [
-                Chore(
+            tasks += [
+                BackgroundTask(
                     "membership",
                     SIGN_OF_LIFE_MS,
                     membership.step,
                     retry_ms_max=3_000,
-                    hurry=ledger.client.guard.distrusted,
+                    wake=ledger.client.guard.distrusted,
                 ),
-                Chore("remembering discovery", 2_000, membership.remember_discovery),
-                Chore("sweeping", 500, sweeping(ledger)),
-                Chore("refreshing rows", 250, refreshing(ledger)),
+                BackgroundTask("remembering discovery", 2_000, membership.remember_discovery),
+                BackgroundTask("sweeping", 500, sweeping(ledger)),
+                BackgroundTask("refreshing rows", 250, refreshing(ledger)),
             ]
             if ledger.upstream_bindings is not None:
                 refresh = upstream.refreshing(ledger.upstream_bindings, ledger.leases, self.replica_id)
-                chores.append(Chore("AgentENV's binding keys", upstream.INTERVAL_MS, refresh))
-        self._chores = [asyncio.create_task(keep_doing(chore), name=chore.name) for chore in chores]
+                tasks.append(BackgroundTask("AgentENV's binding keys", upstream.INTERVAL_MS, refresh))
+        self._background_tasks = [asyncio.create_task(run_repeatedly(task), name=task.name) for task in tasks]
         if self._discovery is not None:
-            self._chores.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))
+            self._background_tasks.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))
 
     def _kubernetes_discovery(self, ledger: Ledger, services: Services) -> KubernetesDiscovery | None:
         """None in the other modes. ConfigurationError for a selector that is none."""

@@ -73,4 +73,4 @@ async def start_and_stop(api: StubApi, settings: Settings, turns: int) -> bool:
     done, _ = await asyncio.wait([stopping], timeout=SECONDS)
     if done:
         stopping.result()
-    return bool(done) and all(chore.done() for chore in replica._chores)
+    return bool(done) and all(task.done() for task in replica._background_tasks)

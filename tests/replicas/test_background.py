@@ -1,4 +1,4 @@
-"""What is done in the background: how often, and what a failure costs."""
+"""How often background tasks run, and what a failure costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import structlog.testing
 
 from scheduler.errors import StoreUnavailable
-from scheduler.replica.upkeep import JITTER, Chore, keep_doing, pause_ms
+from scheduler.replica.background import JITTER, BackgroundTask, pause_ms, run_repeatedly
 
 
 async def nothing() -> None:
@@ -17,7 +17,7 @@ async def nothing() -> None:
 
 
 def outcomes(results: Sequence[Exception | None], done: asyncio.Event) -> Callable[[], Awaitable[None]]:
-    """Work that ends so, one result after the other, then tells that all were used."""
+    """Work that ends with each result in turn, and sets `done` once all were used."""
     remaining = list(results)
 
     async def work() -> None:
@@ -31,12 +31,12 @@ def outcomes(results: Sequence[Exception | None], done: asyncio.Event) -> Callab
     return work
 
 
-async def run_chore(results: Sequence[Exception | None]) -> list[tuple[str, str]]:
+async def run_task(results: Sequence[Exception | None]) -> list[tuple[str, str]]:
     """(level, event) of everything logged until every result was used."""
     done = asyncio.Event()
-    chore = Chore("sweeping", 1, outcomes(results, done), retry_ms_max=2)
+    task = BackgroundTask("sweeping", 1, outcomes(results, done), retry_ms_max=2)
     with structlog.testing.capture_logs() as logs:
-        doing = asyncio.create_task(keep_doing(chore))
+        doing = asyncio.create_task(run_repeatedly(task))
         await asyncio.wait_for(done.wait(), 10)
         doing.cancel()
         await asyncio.gather(doing, return_exceptions=True)
@@ -45,27 +45,27 @@ async def run_chore(results: Sequence[Exception | None]) -> list[tuple[str, str]
 
 @pytest.mark.parametrize(("failures", "most_ms"), [(0, 100), (1, 200), (3, 800), (10, 1_000), (10_000, 1_000)])
 def test_pauses_double_with_every_failure_up_to_a_cap_and_no_two_are_alike(failures: int, most_ms: int) -> None:
-    chore = Chore("x", 100, nothing, retry_ms_max=1_000)
-    pauses = {pause_ms(chore, failures) for _ in range(100)}
+    task = BackgroundTask("x", 100, nothing, retry_ms_max=1_000)
+    pauses = {pause_ms(task, failures) for _ in range(100)}
     assert min(pauses) >= most_ms * (1 - JITTER)
     assert max(pauses) <= most_ms * (1 + JITTER)
     assert len(pauses) > 90
 
 
-async def test_an_outage_is_told_once_and_its_end_once() -> None:
+async def test_an_outage_is_logged_once_and_its_end_once() -> None:
     outage = [StoreUnavailable("gone")] * 3
-    assert await run_chore([*outage, None, None]) == [
-        ("warning", "a chore failed; trying again"),
-        ("info", "a chore works again"),
+    assert await run_task([*outage, None, None]) == [
+        ("warning", "a background task failed; trying again"),
+        ("info", "a background task works again"),
     ]
 
 
-async def test_a_defect_is_logged_and_the_chore_goes_on() -> None:
-    assert await run_chore([KeyError("defect"), None]) == [
-        ("error", "a chore is broken; trying again"),
-        ("info", "a chore works again"),
+async def test_a_defect_is_logged_and_the_task_goes_on() -> None:
+    assert await run_task([KeyError("defect"), None]) == [
+        ("error", "a background task is broken; trying again"),
+        ("info", "a background task works again"),
     ]
 
 
-async def test_a_chore_that_works_says_nothing() -> None:
-    assert await run_chore([None, None, None]) == []
+async def test_a_task_that_works_logs_nothing() -> None:
+    assert await run_task([None, None, None]) == []
