@@ -6,7 +6,7 @@
 
 No decision needs any of it: scripts read the ledger's settings. It is what makes an empty ledger
 one, and a lost one whole again: who recovers puts back nodes, templates and the reservations it remembers, and until
-every replica has done so (or was silent for SIGN_OF_LIFE_TTL_MS), and for at least UNLISTED_MS, the scripts decide
+every replica has done so (or was silent for KEEPALIVE_TTL_MS), and for at least UNLISTED_MS, the scripts decide
 nothing.
 """
 
@@ -30,14 +30,14 @@ from scheduler.store.settings import Loss
 if TYPE_CHECKING:
     from scheduler.service import Services
     from scheduler.store.ledger import Ledger
-    from scheduler.store.settings import LedgerSigns, SettingsOutcome
+    from scheduler.store.settings import KeepaliveReply, SettingsOutcome
 
 log = get_logger(__name__)
 
-SIGN_OF_LIFE_MS = 1_000
-SIGN_OF_LIFE_TTL_MS = 10_000
-# Whom no list of members names yet has joined since the last sign of life, and looks again within the next one.
-UNLISTED_MS = SIGN_OF_LIFE_MS * 3 // 2
+KEEPALIVE_INTERVAL_MS = 1_000
+KEEPALIVE_TTL_MS = 10_000
+# A replica that no member list names yet joined after the last keepalive, and checks the ledger with its next one.
+UNLISTED_MS = KEEPALIVE_INTERVAL_MS * 3 // 2
 SKEW_TOLD_MS = 1_000
 _SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes and templates takes at most one twentieth of the time
 
@@ -55,7 +55,7 @@ class Identity:
 
 
 class Membership:
-    """One replica's part in its domain. `step` is to be called every SIGN_OF_LIFE_MS, by one caller at a time."""
+    """One replica's part in its domain. `step` is to be called every KEEPALIVE_INTERVAL_MS, by one caller at a time."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Membership:
         self._configured = discovery.nodes
         self._replica_id = replica_id
         self._identity: Identity | None = None
-        self._signs: LedgerSigns | None = None
+        self._last_keepalive: KeepaliveReply | None = None
         self._recovering = False
         self._known: Identity | None = None  # the last one agreed with, also while recovering
         self._members: tuple[str, ...] = ()  # as the ledger told last
@@ -99,7 +99,7 @@ class Membership:
                 self._services.readiness.note_unusable(error)
                 raise
             self._services.readiness.note_usable()
-            self._ledger.client.writes_refused = None  # a sign of life was written
+            self._ledger.client.writes_refused = None  # the keepalive was written
         self._tend_memory()
 
     async def remember_discovery(self) -> None:
@@ -124,13 +124,13 @@ class Membership:
         self._remember_after = finished + _SHARE_OF_TIME_REMEMBERING * (finished - started)
 
     async def leave(self) -> None:
-        """The last word: others need not wait for this replica's sign of life to run out."""
+        """Deregister, so that no other replica waits for this one's keepalive to expire."""
         if self.joined:
             await self._ledger.settings.leave(self._replica_id)
 
     async def _look(self, known: Identity) -> None:
-        signs = await self._ledger.settings.sign_of_life(self._replica_id, SIGN_OF_LIFE_TTL_MS)
-        found = Identity(signs.epoch, await self._ledger.client.server_identity()) if signs else None
+        reply = await self._ledger.settings.keepalive(self._replica_id, KEEPALIVE_TTL_MS)
+        found = Identity(reply.epoch, await self._ledger.client.server_identity()) if reply else None
         lacks = found is not None and await self._ledger.settings.lost_something()
         if found is None or lacks or not found.is_same(known):
             log.warning(
@@ -142,16 +142,17 @@ class Membership:
             )
             self._identity, self._recovering = None, True
             return
-        if signs and self._signs and (signs.revision, signs.digest) != (self._signs.revision, self._signs.digest):
+        before = self._last_keepalive
+        if reply and before and (reply.revision, reply.digest) != (before.revision, before.digest):
             self._identity = None  # somebody wrote other settings: see what they mean for this replica
-        if signs:
-            self._notice_skew(signs.clock_skew_ms)
-            self._members = signs.replicas
-        self._signs = signs
+        if reply:
+            self._notice_skew(reply.clock_skew_ms)
+            self._members = reply.replicas
+        self._last_keepalive = reply
 
     def _notice_skew(self, skew_ms: int) -> None:
         """Say once for each step that the server's clock was set back or went on."""
-        before_ms = self._signs.clock_skew_ms if self._signs else 0
+        before_ms = self._last_keepalive.clock_skew_ms if self._last_keepalive else 0
         if abs(skew_ms - before_ms) >= SKEW_TOLD_MS:
             log.warning(
                 "the server's clock was stepped; ledger time goes on from where it was",
@@ -173,8 +174,8 @@ class Membership:
             return
         await self._put_back_what_is_configured()
         self._ledger.client.guard.trust(server)
-        self._signs = await self._ledger.settings.sign_of_life(self._replica_id, SIGN_OF_LIFE_TTL_MS)
-        self._members = self._signs.replicas if self._signs else ()
+        self._last_keepalive = await self._ledger.settings.keepalive(self._replica_id, KEEPALIVE_TTL_MS)
+        self._members = self._last_keepalive.replicas if self._last_keepalive else ()
         self._identity = self._known = Identity(outcome.epoch, server)
         self._recovering = False
         self._tell(outcome)
@@ -187,11 +188,11 @@ class Membership:
         can_lack = anew or lacks or (known is not None and server.may_lack_writes_of(known.server))
         earlier = self._waited_for if time.monotonic() < self._waited_for_until else ()
         self._waited_for = tuple({*self._members, *earlier, self._replica_id})
-        self._waited_for_until = time.monotonic() + SIGN_OF_LIFE_TTL_MS / 1000
+        self._waited_for_until = time.monotonic() + KEEPALIVE_TTL_MS / 1000
         return Loss(
             lost_with=server.name if lacks else "",
             rebuild_of=server.name if can_lack else "",
-            lease_ms=SIGN_OF_LIFE_TTL_MS,
+            lease_ms=KEEPALIVE_TTL_MS,
             members=self._waited_for,
             unlisted_ms=UNLISTED_MS,
         )
@@ -200,7 +201,7 @@ class Membership:
         known = {**self._discovered, **self._ledger.nodes.told}
         await self._ledger.nodes.put_back({node_id: node for node_id, node in known.items() if node is not None})
         await self._put_back_templates()
-        restored = await self._ledger.rebuild.put_back(self._replica_id, SIGN_OF_LIFE_TTL_MS, loss.rebuild_of)
+        restored = await self._ledger.rebuild.put_back(self._replica_id, KEEPALIVE_TTL_MS, loss.rebuild_of)
         log.info("put back", nodes=len(known), remembered=len(self._ledger.rebuild.memory), restored=restored)
 
     async def _put_back_what_is_configured(self) -> None:

@@ -26,7 +26,7 @@ from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.replica import upstream
 from scheduler.replica.background import BackgroundTask, refreshing, run_repeatedly, sweeping
 from scheduler.replica.listeners import Listener, open_doors
-from scheduler.replica.membership import SIGN_OF_LIFE_MS, Membership
+from scheduler.replica.membership import KEEPALIVE_INTERVAL_MS, Membership
 from scheduler.replica.reload import ConfiguredLevel, Reloader, Source
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Replica:
             tasks += [
                 BackgroundTask(
                     "membership",
-                    SIGN_OF_LIFE_MS,
+                    KEEPALIVE_INTERVAL_MS,
                     membership.step,
                     retry_ms_max=3_000,
                     wake=ledger.client.guard.distrusted,

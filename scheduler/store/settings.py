@@ -23,7 +23,7 @@ from scheduler.store import codec
 from scheduler.store.runner import FORMAT, Runner, not_understood
 
 LIMIT_NAMES = tuple(limit.name for limit in fields(NodeResourceLimit))
-DEFAULT_SIGN_OF_LIFE_MS = 15_000
+DEFAULT_KEEPALIVE_TTL_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class Loss:
 
     lost_with: str = ""
     rebuild_of: str = ""
-    lease_ms: int = DEFAULT_SIGN_OF_LIFE_MS
+    lease_ms: int = DEFAULT_KEEPALIVE_TTL_MS
     members: tuple[str, ...] = ()
     unlisted_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerSigns:
-    """What a sign of life hears back: which ledger this is, which settings it runs on and which replicas live."""
+class KeepaliveReply:
+    """What the ledger answers to a keepalive: its epoch, the settings in force and the live replicas."""
 
     epoch: str
     revision: int
@@ -214,8 +214,8 @@ class SettingsStore:
         counted = codec.number(await self._runner.client.command("GET", self._runner.keys.sequence))
         return counted < self._runner.newest_sequence
 
-    async def sign_of_life(self, replica_id: str, ttl_ms: int = DEFAULT_SIGN_OF_LIFE_MS) -> LedgerSigns | None:
-        """Tell that this replica lives for another `ttl_ms`. None: the ledger is empty."""
+    async def keepalive(self, replica_id: str, ttl_ms: int = DEFAULT_KEEPALIVE_TTL_MS) -> KeepaliveReply | None:
+        """Register this replica as live for another `ttl_ms`. None: the ledger is empty. sign_of_life.lua"""
         try:
             _, reply = await self._runner.run("sign_of_life", replica_id, ttl_ms)
         except StoreUnavailable as error:
@@ -224,10 +224,10 @@ class SettingsStore:
             raise
         epoch, revision, digest, refreshing, skew_ms, now_ms, *replicas = map(codec.text, reply)
         self._runner.memory.note_time(int(now_ms))
-        return LedgerSigns(epoch, int(revision), digest, refreshing == "1", int(skew_ms), tuple(replicas))
+        return KeepaliveReply(epoch, int(revision), digest, refreshing == "1", int(skew_ms), tuple(replicas))
 
     async def leave(self, replica_id: str) -> None:
-        await self.sign_of_life(replica_id, 0)
+        await self.keepalive(replica_id, 0)
 
     async def refresh(self) -> bool:
         """Bring one slice of rows to the settings in force; False when all are."""

@@ -103,7 +103,7 @@ async def make_busy(ledger: Ledger) -> Busy:
     await ledger.artifacts.record(ArtifactKey("east", "store", "layer"), "a")
     await ledger.artifacts.record(ArtifactKey("east", "store", "layer"), "c")
     await ledger.leases.hold("discovery", "replica", 10_000)
-    await ledger.settings.sign_of_life("replica")
+    await ledger.settings.keepalive("replica")
     await ledger.placements.explain(ScheduleRequest(HINT))  # brings the index up to date
     return busy
 

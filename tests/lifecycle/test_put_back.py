@@ -416,6 +416,6 @@ async def test_a_memory_keeps_to_its_limit_and_drops_what_fell_due(pair: Pair, c
     ]  # fmt: skip
     assert memory.not_remembered["full"] == 1
     clock.advance(36_000)
-    await pair.a.ledger.settings.sign_of_life("A")
+    await pair.a.ledger.settings.keepalive("A")
     memory.drop_due()
     assert [reservation_id for reservation_id, _ in memory.all()] == [long.reservation_id]

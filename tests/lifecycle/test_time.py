@@ -16,10 +16,10 @@ JUMP_MS = 600_000
 
 
 async def alive(ledger: Ledger, clock: VirtualClock, seconds: float) -> None:
-    """A replica gives its signs of life meanwhile."""
+    """A replica sends its keepalives meanwhile."""
     for _ in range(round(seconds)):
         clock.advance(1_000)
-        await ledger.settings.sign_of_life("replica")
+        await ledger.settings.keepalive("replica")
 
 
 async def test_silence_and_deadlines_are_noticed_after_a_clock_ran_ahead_for_a_moment(
@@ -28,7 +28,7 @@ async def test_silence_and_deadlines_are_noticed_after_a_clock_ran_ahead_for_a_m
     clock.now_ms += JUMP_MS
     await alive(ledger, clock, 1)
     clock.now_ms -= JUMP_MS
-    await ledger.settings.sign_of_life("replica")
+    await ledger.settings.keepalive("replica")
     assert await ledger.time.skew_ms() == JUMP_MS
     await cluster.add()
     reservation = await cluster.place(reservation_ttl_ms=10_000)
@@ -70,7 +70,7 @@ async def test_the_offset_survives_everybody_that_knew_it(
     ledger: Ledger, open_ledger_on: OpenLedger, clock: VirtualClock
 ) -> None:
     clock.now_ms -= JUMP_MS
-    await ledger.settings.sign_of_life("replica")
+    await ledger.settings.keepalive("replica")
     another = await open_ledger_on()
     assert await another.time.skew_ms() == JUMP_MS
     cluster = Cluster(build_services(another), clock)
@@ -112,7 +112,7 @@ async def test_a_reset_goes_by_the_servers_clock_and_ends_nothing_early(
 
 async def test_the_skew_is_exported(ledger: Ledger, clock: VirtualClock) -> None:
     clock.now_ms -= 1_500
-    await ledger.settings.sign_of_life("replica")
+    await ledger.settings.keepalive("replica")
     overview = build_services(ledger).overview
     await overview.refresh()
     assert b"agentenv_scheduler_clock_skew_seconds 1.5" in overview.page()

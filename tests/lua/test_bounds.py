@@ -210,7 +210,7 @@ class Fuzz:
 
     async def hold_lease(self) -> None:
         await self.ledger.leases.hold("discovery", f"replica-{self.random.randint(1, 2)}", 5_000)
-        await self.ledger.settings.sign_of_life(f"replica-{self.random.randint(1, 99)}")
+        await self.ledger.settings.keepalive(f"replica-{self.random.randint(1, 99)}")
 
     async def sweep(self) -> None:
         await self.ledger.reservations.sweep()

@@ -93,7 +93,7 @@ async def exercise(server: RedisServer, domain: str = DOMAIN) -> None:
 async def _report_and_place(ledger: Ledger, clock: VirtualClock, strategy: Strategy) -> None:
     while await ledger.settings.refresh():
         pass
-    await ledger.settings.sign_of_life("replica")
+    await ledger.settings.keepalive("replica")
     for number, node_id in enumerate(("a", "b", "c")):
         await ledger.nodes.set(node_id, f"http://{node_id}", DiscoveryState.ACTIVE)
         await ledger.nodes.heartbeat(_report(node_id, clock, sandboxes=(f"old-{node_id}", f"{strategy}-{number}")))

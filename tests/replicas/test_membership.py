@@ -14,7 +14,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NotRebuilt, PuttingBack, StoreUnusable
-from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS, UNLISTED_MS, Membership
+from scheduler.replica.membership import KEEPALIVE_TTL_MS, UNLISTED_MS, Membership
 from scheduler.service import Services, build_services
 from scheduler.store.ledger import Ledger, open_ledger
 from tests.conftest import OpenLedger
@@ -129,7 +129,7 @@ async def test_other_settings_of_the_same_revision_wait_until_no_other_replica_i
     with pytest.raises(StoreUnusable) as refused:
         await second.services.readiness.check()
     assert refused.value.facts["settings"]["differing"] == ["strategy"]
-    clock.advance(SIGN_OF_LIFE_TTL_MS + 1)
+    clock.advance(KEEPALIVE_TTL_MS + 1)
     await second.step()
     assert (await second.settings_shown())["strategy"] == "least_loaded"
 

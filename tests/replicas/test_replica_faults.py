@@ -32,7 +32,7 @@ async def test_a_frozen_replica_that_wakes_after_ten_seconds_promises_nothing_tw
         await at.more_answers(60)
         at.rig.freeze(0)
         frozen_at = now()
-        await asyncio.sleep(10)  # real time: the freeze outlasts reports, signs of life and callers' patience
+        await asyncio.sleep(10)  # real time: the freeze outlasts reports, keepalives and callers' patience
         recovery = await at.recovery_seconds(frozen_at)
         at.rig.wake(0)
         await at.more_answers(60)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from scheduler.replica.membership import SIGN_OF_LIFE_TTL_MS
+from scheduler.replica.membership import KEEPALIVE_TTL_MS
 from tests.replicas.conftest import StartServer
 from tests.replicas.harness.callers import Workload, eventually
 from tests.replicas.harness.fleet import NodeModel, eight_nodes, large_nodes
@@ -19,7 +19,7 @@ from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
-LEASE_SECONDS = SIGN_OF_LIFE_TTL_MS / 1000
+LEASE_SECONDS = KEEPALIVE_TTL_MS / 1000
 NEVER_RETURNS = "while true do end"
 
 
