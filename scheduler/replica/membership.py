@@ -87,14 +87,14 @@ class Membership:
 
     async def step(self) -> None:
         """Join, or see whether what was agreed on still stands. Raises what the ledger raises."""
-        with self._ledger.client.guard.looking():
+        with self._ledger.client.guard.verifying():
             try:
                 if self._identity is not None:
                     await self._look(self._identity)
                 if self._identity is None:
                     await self._join()
                 else:
-                    self._ledger.client.guard.reassure()
+                    self._ledger.client.guard.check_passed()
             except StoreUnusable as error:
                 self._services.readiness.note_unusable(error)
                 raise
@@ -131,7 +131,7 @@ class Membership:
     async def _look(self, known: Identity) -> None:
         reply = await self._ledger.settings.keepalive(self._replica_id, KEEPALIVE_TTL_MS)
         found = Identity(reply.epoch, await self._ledger.client.server_identity()) if reply else None
-        lacks = found is not None and await self._ledger.settings.lost_something()
+        lacks = found is not None and await self._ledger.settings.has_lost_writes()
         if found is None or lacks or not found.is_same(known):
             log.warning(
                 "the ledger is not the one it was; putting back what this replica knows",
@@ -170,10 +170,10 @@ class Membership:
         if loss is not None:
             await self._put_back_what_was_lost(loss)
         if outcome.status == "conflict":
-            self._ledger.client.guard.trust(server)  # it decides by its own settings, as before
+            self._ledger.client.guard.accept(server)  # it decides by its own settings, as before
             return
         await self._put_back_what_is_configured()
-        self._ledger.client.guard.trust(server)
+        self._ledger.client.guard.accept(server)
         self._last_keepalive = await self._ledger.settings.keepalive(self._replica_id, KEEPALIVE_TTL_MS)
         self._members = self._last_keepalive.replicas if self._last_keepalive else ()
         self._identity = self._known = Identity(outcome.epoch, server)
@@ -183,7 +183,7 @@ class Membership:
     async def _loss(self, server: ServerIdentity) -> Loss:
         """What can be missing here of the ledger that was agreed with."""
         found, known = await self._ledger.settings.get(), self._known
-        lacks = await self._ledger.settings.lost_something()
+        lacks = await self._ledger.settings.has_lost_writes()
         anew = known is not None and (found is None or found[1] != known.epoch)
         can_lack = anew or lacks or (known is not None and server.may_lack_writes_of(known.server))
         earlier = self._waited_for if time.monotonic() < self._waited_for_until else ()

@@ -174,7 +174,7 @@ class Replica:
                     KEEPALIVE_INTERVAL_MS,
                     membership.step,
                     retry_ms_max=3_000,
-                    wake=ledger.client.guard.distrusted,
+                    wake=ledger.client.guard.check_requested,
                 ),
                 BackgroundTask("remembering discovery", 2_000, membership.remember_discovery),
                 BackgroundTask("sweeping", 500, sweeping(ledger)),

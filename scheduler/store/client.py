@@ -27,7 +27,7 @@ from scheduler.store.address import Address, Scheme, parse_address, redact
 from scheduler.store.budget import Budget
 from scheduler.store.errors import TooFewReplicas, judge
 from scheduler.store.exchange import Argument, Command, connection_of, give_back, replies_to, wait_for_replicas
-from scheduler.store.guard import AnotherServer, ServerGuard
+from scheduler.store.guard import ServerGuard, UnverifiedServer
 from scheduler.store.keys import Keys
 from scheduler.store.options import StoreOptions
 from scheduler.store.permissions import PROOF, prove_commands
@@ -274,7 +274,7 @@ class StoreClient:
                 if call.script is not None:
                     raise _ScriptUnknown(call.script) from error
                 failure: Exception = error
-            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, AnotherServer) as error:
+            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
                 failure = error
             verdict = judge(failure, where, call.script)
             self._note(verdict.error)
@@ -313,11 +313,11 @@ class StoreClient:
         return replies
 
     async def _check(self, connection: AbstractConnection) -> None:
-        """Raises AnotherServer. A server that goes on with another history keeps its connections: what this one heard
-        at its beginning may be over, so it begins anew when it is used next."""
+        """Raises UnverifiedServer, and closes the connection, so that its next use asks the server's identity again:
+        a promoted replica keeps its connections and changes its replication history."""
         try:
             self.guard.check(connection)
-        except AnotherServer:
+        except UnverifiedServer:
             await connection.disconnect(nowait=True)
             raise
 

@@ -26,7 +26,7 @@ from scheduler.errors import (
     StoreUnusable,
     WritesRefused,
 )
-from scheduler.store.guard import AnotherServer
+from scheduler.store.guard import UnverifiedServer
 from scheduler.store.scripts import Script
 
 # An expected "no" is a status of the reply and no error; these are breaches of contract.
@@ -119,7 +119,7 @@ def _judge(error: BaseException, script: Script | None) -> Verdict:
     if isinstance(error, TooFewReplicas):
         text = f"written, but fewer than {error.wanted} replicas have it; repeat the same call"
         return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
-    if isinstance(error, AnotherServer):
+    if isinstance(error, UnverifiedServer):
         text = "another server took over; what it holds is being looked at"
         return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
     if isinstance(error, UnicodeEncodeError):

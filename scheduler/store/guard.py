@@ -1,9 +1,9 @@
-"""That calls meet the server they were meant for.
+"""Reject calls that reach a different Redis process than the one this replica verified.
 
-A server that was started anew, or another one that took over, may lack the last of what the ledger told. Once a
-replica has agreed with one (`trust`), every new connection first hears which server process is at its other end,
-and calls that meet another are held back, not answered from a ledger that may have gaps, until the replica has
-looked at what is there and trusts that one. Who never trusts any server, such as a tool, is never held back.
+A server that was restarted, or one that took over, may lack the latest writes. Once a replica has accepted a server,
+every new connection first asks which process is at its other end, and calls over a connection to any other process
+fail and are retried until the replica has checked that server and accepted it. A client that never accepts a server,
+such as a tool, is never held back.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from redis.exceptions import NoPermissionError
 
 from scheduler.store.server import ServerIdentity, parse_info
 
-_looking: ContextVar[bool] = ContextVar("looking_at_another_server", default=False)
+_verifying: ContextVar[bool] = ContextVar("verifying_a_server", default=False)
 
 
-class AnotherServer(Exception):
-    """The connection leads to another server process than the one agreed with."""
+class UnverifiedServer(Exception):
+    """The connection leads to another server process than the accepted one."""
 
 
 class ServerGuard:
-    """One client's idea of the right server. `distrusted` is set by whoever was held back."""
+    """Which server process one client has accepted. `check_requested` asks the replica to check the server now."""
 
     def __init__(self) -> None:
-        self._trusted = ServerIdentity()
-        self.distrusted = asyncio.Event()
+        self._accepted = ServerIdentity()
+        self.check_requested = asyncio.Event()
 
-    def trust(self, server: ServerIdentity) -> None:
-        """From now on this server is the right one."""
-        self._trusted = server
-        self.distrusted.clear()
+    def accept(self, server: ServerIdentity) -> None:
+        """From now on only calls to this server pass."""
+        self._accepted = server
+        self.check_requested.clear()
 
-    def doubt(self) -> None:
-        """A reply said that the ledger is not the one agreed with: look at once."""
-        self.distrusted.set()
+    def request_check(self) -> None:
+        """A reply showed that the ledger may be another one than before."""
+        self.check_requested.set()
 
-    def reassure(self) -> None:
-        """The ledger was looked at, and is the one agreed with."""
-        self.distrusted.clear()
+    def check_passed(self) -> None:
+        """The ledger is still the accepted one."""
+        self.check_requested.clear()
 
-    async def introduce(self, connection: AbstractConnection) -> None:
-        """How every connection to a real server begins: log in, then hear which process it is."""
+    async def on_connect(self, connection: AbstractConnection) -> None:
+        """Log in, and note which process the connection leads to. Called for every connection to a real server."""
         await connection.on_connect()
-        if self._trusted.run_id is None:
+        if self._accepted.run_id is None:
             return
         info: dict[str, str] = {}
         for section in ("server", "replication"):
@@ -56,22 +56,22 @@ class ServerGuard:
             try:
                 info |= parse_info(await connection.read_response())
             except NoPermissionError:
-                return  # whoever trusts needs INFO as well, and says so in full
+                return  # a replica needs INFO to accept a server, and reports the missing permission there
         connection.server = ServerIdentity.of(info)  # type: ignore[attr-defined]  # read by `check` alone
 
     def check(self, connection: AbstractConnection) -> None:
-        """Raises AnotherServer unless the connection leads to the trusted process, or `looking` is in force."""
+        """Raises UnverifiedServer unless the connection leads to the accepted process, or inside of `verifying`."""
         server: ServerIdentity | None = getattr(connection, "server", None)
-        if server is None or self._trusted.run_id is None or server.is_same(self._trusted) or _looking.get():
+        if server is None or self._accepted.run_id is None or server.is_same(self._accepted) or _verifying.get():
             return
-        self.distrusted.set()
-        raise AnotherServer
+        self.check_requested.set()
+        raise UnverifiedServer
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
-        """For the one who looks: calls of this block pass, whichever server they meet."""
-        token = _looking.set(True)
+    def verifying(self) -> Iterator[None]:
+        """Calls inside the block reach any server: this is how a replica checks one it has not accepted."""
+        token = _verifying.set(True)
         try:
             yield
         finally:
-            _looking.reset(token)
+            _verifying.reset(token)

@@ -58,13 +58,13 @@ class Runner:
         )
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":
-            self.client.guard.doubt()
+            self.client.guard.request_check()
             raise StoreUnavailable(NEVER_OPENED)
         if status == "unknown":
             raise not_understood(*(part.decode("utf-8", "replace") for part in reply[1:3]))
         if status == "not_rebuilt":
             if reply[2].decode() != self.rebuilt_of:
-                self.client.guard.doubt()
+                self.client.guard.request_check()
             raise PuttingBack(
                 "the ledger was lost or another server took over; what replicas remember of it is being put back",
                 waits_ms_at_most=int(reply[1]),

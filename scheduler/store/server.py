@@ -1,4 +1,4 @@
-"""What a server says of itself, and whether it can hold the ledger."""
+"""Who a Redis server is, by INFO, and whether it can hold the ledger."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def parse_info(reply: bytes | str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Which process a server is, and which history of writes it goes on with. Both None on the embedded ledger.
+    """The server's process (`run_id`) and its history of writes (`replication_id`). Both None on the embedded ledger.
 
-    The replication id is a new one when a replica is made the primary (then `followed` names the history it had
-    copied), and when a server gets its first replica."""
+    The replication id changes when a replica is promoted (then `followed` is the id of the history it copied), and
+    when a server gets its first replica."""
 
     run_id: str | None = None
     replication_id: str | None = None
@@ -43,14 +43,14 @@ class ServerIdentity:
         return (self.run_id, self.replication_id) == (other.run_id, other.replication_id)
 
     def may_lack_writes_of(self, other: ServerIdentity) -> bool:
-        """Whether something that `other` acknowledged can be missing here."""
+        """Whether a write that `other` acknowledged can be missing here."""
         return self.run_id != other.run_id or (
             self.replication_id != other.replication_id and self.followed is not None
         )
 
 
 def check_fit(server: Mapping[str, str], replication: Mapping[str, str], where: str) -> None:
-    """Raises StoreUnusable for a server that is too old or a replica. Valkey counts by the Redis it stands for."""
+    """Raises StoreUnusable for a server that is too old or a replica. Valkey names a Redis version too."""
     found = server.get("redis_version", "")
     version = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
     if version < OLDEST_REDIS:

@@ -206,13 +206,12 @@ class SettingsStore:
         found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.settings))
         return (decode(found), found["epoch"]) if "epoch" in found else None
 
-    async def lost_something(self) -> bool:
-        """Whether the ledger's order falls short of what it told this replica.
+    async def has_lost_writes(self) -> bool:
+        """Whether the ledger's sequence is lower than one it has answered to this replica.
 
-        What a server persists or hands to its replicas is all it did up to some moment, so one that counts
-        as far has everything that was told until then."""
-        counted = codec.number(await self._runner.client.command("GET", self._runner.keys.sequence))
-        return counted < self._runner.newest_sequence
+        Servers persist and replicate writes in order, so a ledger that reached this sequence has all earlier writes."""
+        sequence = codec.number(await self._runner.client.command("GET", self._runner.keys.sequence))
+        return sequence < self._runner.newest_sequence
 
     async def keepalive(self, replica_id: str, ttl_ms: int = DEFAULT_KEEPALIVE_TTL_MS) -> KeepaliveReply | None:
         """Register this replica as live for another `ttl_ms`. None: the ledger is empty. sign_of_life.lua"""

@@ -93,11 +93,11 @@ class Pools:
     def new(self, host: Host) -> ConnectionPool:
         """One that the caller closes."""
         arguments = self.arguments(self._address.credentials)
-        return ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.introduce, **arguments)
+        return ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.on_connect, **arguments)
 
     def unix(self) -> ConnectionPool:
         arguments = {**self.arguments(self._address.credentials), "connection_class": UnixDomainSocketConnection}
-        return ConnectionPool(path=self._address.path, redis_connect_func=self._guard.introduce, **arguments)
+        return ConnectionPool(path=self._address.path, redis_connect_func=self._guard.on_connect, **arguments)
 
     def arguments(self, credentials: Credentials) -> dict[str, Any]:
         """What every connection is made with. Retries and time limits are the client's: one place, one budget."""

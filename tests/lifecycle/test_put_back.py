@@ -368,7 +368,7 @@ async def test_the_order_of_everything_goes_on_where_it_was(pair: Pair) -> None:
     await pair.lose()
     await pair.put_back()
     assert (await pair.a.cluster.report("a", ())).generation == newest + 1
-    assert not await pair.b.ledger.settings.lost_something()
+    assert not await pair.b.ledger.settings.has_lost_writes()
 
 
 async def test_a_group_is_charged_again_for_what_is_put_back(open_ledger_on: OpenLedger, clock: VirtualClock) -> None:

@@ -112,9 +112,9 @@ async def test_nothing_is_answered_by_another_server_before_the_replica_has_look
     restart(server)
     with deadline.within(1), pytest.raises(StoreUnavailable, match="another server took over"):
         await member.place()
-    assert member.ledger.client.guard.distrusted.is_set()
+    assert member.ledger.client.guard.check_requested.is_set()
     await member.join()
-    assert not member.ledger.client.guard.distrusted.is_set()
+    assert not member.ledger.client.guard.check_requested.is_set()
     await member.place()
 
 
