@@ -196,7 +196,7 @@ _EDGES = (
     Key("http.host", text(), _http.listen.host, "The address HTTP listens on.", "--host"),
     Key("http.port", _PORT, _http.listen.port, "Its port; 0 takes a free one.", "--port"),
     Key("http.api_keys", optional(file()), None,
-        "The file of API keys of both doors; without it they are open on loopback only.",
+        "The file of API keys for HTTP and gRPC; without it both are open on loopback only.",
         variables=("SCHEDULER_API_KEYS_FILE",)),
     Key("http.insecure", boolean(), _http.insecure,
         "Be open beyond loopback without API keys, over HTTP and gRPC.", "--insecure"),

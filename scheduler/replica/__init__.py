@@ -1,10 +1,10 @@
-"""One replica: the process from its first word in the log to its last.
+"""One replica process, from start to stop.
 
 process.py      Replica: start, run, drain, stop
-listeners.py    the doors: HTTP, gRPC, metrics, and what guards each
-membership.py   what a replica tells the ledger: its settings, the nodes and templates it knows, that it lives
-reload.py       what is read from files again while it runs
-upkeep.py       what it does in the background, at intervals that no two replicas share
+listeners.py    the HTTP, gRPC and metrics listeners, and who may call each
+membership.py   joining the ledger: settings, keepalives, and restoring a ledger that was lost
+reload.py       files that are read again while the process runs
+background.py   tasks run at jittered intervals
 """
 
 from scheduler.replica.process import Replica, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.config import GrpcSettings, ListenAddress, Settings, TlsSettings
 from scheduler.errors import ConfigurationError
 from scheduler.observability.logging import get_logger
@@ -23,14 +23,14 @@ class GrpcListener:
 
     name = "gRPC"
 
-    def __init__(self, server: GrpcServer, settings: GrpcSettings, door: Door) -> None:
+    def __init__(self, server: GrpcServer, settings: GrpcSettings, access: AccessPolicy) -> None:
         self._server = server
         self._tls = settings.tls
         self.sources: tuple[Source, ...] = (
             () if settings.tls is None else (Source("grpc_tls", tls_files(settings.tls), self._renew_certificates),)
         )
         self.address = str(ListenAddress(settings.listen.host, server.port))
-        self.callers = door.callers
+        self.callers = access.callers
 
     async def start(self) -> None:
         await self._server.start()
@@ -47,7 +47,9 @@ class GrpcListener:
         await self._server.stop(grace_seconds)
 
 
-def grpc_listener(services: Services, all_settings: Settings, door: Door, connections_max: int) -> GrpcListener:
+def grpc_listener(
+    services: Services, all_settings: Settings, access: AccessPolicy, connections_max: int
+) -> GrpcListener:
     """Bound to its port."""
     from scheduler.api.grpc import GrpcOptions, create_server
 
@@ -55,7 +57,7 @@ def grpc_listener(services: Services, all_settings: Settings, door: Door, connec
     options = GrpcOptions(
         address=str(settings.listen),
         tls=None if settings.tls is None else _read_tls(settings.tls),
-        door=door,
+        access=access,
         keys_for_upstream=settings.api_keys,
         reflection=settings.reflection,
         query_only=all_settings.replica.query_only,
@@ -67,7 +69,7 @@ def grpc_listener(services: Services, all_settings: Settings, door: Door, connec
         handshake_seconds=http.head_timeout_ms / 1000,
         idle_seconds=http.idle_timeout_ms / 1000,
     )
-    listener = GrpcListener(create_server(services, options), settings, options.upstream_door)
+    listener = GrpcListener(create_server(services, options), settings, options.upstream_access)
     _warn_of_what_is_open(settings, options)
     return listener
 
@@ -86,12 +88,12 @@ def _read_tls(tls: TlsSettings) -> TlsFiles:
 
 def _warn_of_what_is_open(settings: GrpcSettings, options: GrpcOptions) -> None:
     listen = str(settings.listen)
-    if not options.door.is_guarded:
+    if not options.access.serves_own_api:
         log.warning(
             "agentenv.scheduler.v1alpha is not served: gRPC listens beyond loopback, and neither API keys nor "
             "certificates guard it",
             grpc_listen_addr=listen,
         )
-    open_to_all = options.upstream_door.keys is None and not options.door.certificates
+    open_to_all = options.upstream_access.keys is None and not options.access.certificates
     if open_to_all and not settings.listen.is_loopback:
         log.warning("scheduler.v1 asks nobody who they are; only the network guards it", grpc_listen_addr=listen)

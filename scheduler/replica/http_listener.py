@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.config import HttpSettings, ListenAddress, TlsSettings
 from scheduler.replica.connections import ConnectionLimits, Connections, Entrance
 from scheduler.replica.heads import BoundedProtocol
@@ -30,7 +30,7 @@ _SECONDS_TO_LET_GO = 0.25
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the replica, which has more than one door to close."""
+    """Signals belong to the replica, which stops several listeners."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -38,19 +38,19 @@ class _Server(uvicorn.Server):
 
 
 class HttpListener:
-    """An ASGI application on a socket: uvicorn answers, a door of ours lets in."""
+    """An ASGI application on a socket: uvicorn answers, our Entrance accepts connections."""
 
     def __init__(
         self,
         name: str,
         app: Callable[..., Any],
         bound: tuple[socket.socket, ConnectionLimits],
-        door: Door,
+        access: AccessPolicy,
         tls: TlsSettings | None = None,
     ) -> None:
         sock, limits = bound
         self.name = name
-        self.callers = door.callers
+        self.callers = access.callers
         host, port = sock.getsockname()[:2]
         self.address = f"{'https' if tls else 'http'}://{ListenAddress(host, port)}"
         self.sources: tuple[Source, ...] = (
@@ -174,7 +174,7 @@ def _uvicorn_config(
 
 
 def http_listener(
-    services: Services, settings: HttpSettings, door: Door, bound: tuple[socket.socket, ConnectionLimits]
+    services: Services, settings: HttpSettings, access: AccessPolicy, bound: tuple[socket.socket, ConnectionLimits]
 ) -> HttpListener:
     """The API and the console."""
     from scheduler.api.http import HttpOptions, create_app
@@ -186,12 +186,14 @@ def http_listener(
         request_timeout_ms=settings.request_timeout_ms,
         metrics_need_admin=settings.metrics_need_admin,
     )
-    app = create_app(services, options=options, door=door)
-    return HttpListener("HTTP", app, bound, door, settings.tls)
+    app = create_app(services, options=options, access=access)
+    return HttpListener("HTTP", app, bound, access, settings.tls)
 
 
-def metrics_listener(services: Services, door: Door, bound: tuple[socket.socket, ConnectionLimits]) -> HttpListener:
+def metrics_listener(
+    services: Services, access: AccessPolicy, bound: tuple[socket.socket, ConnectionLimits]
+) -> HttpListener:
     """Prometheus' page on any path, as AgentENV's scrape configurations expect."""
     from scheduler.api.http import create_metrics_app
 
-    return HttpListener("metrics", create_metrics_app(services, door), bound, door)
+    return HttpListener("metrics", create_metrics_app(services, access), bound, access)

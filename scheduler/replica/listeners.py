@@ -1,4 +1,4 @@
-"""The doors of a replica. Each is bound when made, so that a taken port is told before anything starts."""
+"""A replica's HTTP, gRPC and metrics listeners. Each is bound when it is made, so a port in use fails the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.access import KeyRing
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.config import ListenAddress, Settings, TlsSettings
 from scheduler.errors import ConfigurationError
 from scheduler.replica.descriptors import port_limits
@@ -22,8 +22,8 @@ _BACKLOG = 2048
 
 
 class Listener(Protocol):
-    """`name`, `address` (the port resolved) and `callers` (who is let in) are for the log. `sources`: what it reads
-    from files that may change."""
+    """`name`, `address` (with the bound port) and `callers` (who may call) are for the log. `sources`: the files it
+    reads again when they change."""
 
     name: str
     address: str
@@ -33,53 +33,56 @@ class Listener(Protocol):
     async def start(self) -> None: ...
 
     async def drain(self) -> None:
-        """Tell probes that this replica is leaving; keep answering."""
+        """Report not ready to probes, and keep answering."""
 
     async def stop(self, grace_seconds: float) -> None:
-        """Take nothing new; what is in flight has `grace_seconds`, then it is cut."""
+        """Accept nothing new; requests in flight have `grace_seconds`, then they are cut off."""
 
 
-def open_doors(services: Services, settings: Settings) -> tuple[list[Listener], list[Source]]:
-    """Every door the settings ask for, bound and not yet started, and all that they read from files. Must be called on
-    the running event loop.
+def open_listeners(services: Services, settings: Settings) -> tuple[list[Listener], list[Source]]:
+    """Every configured listener, bound and not yet started, and the files they read. Call it on the running loop.
 
-    ConfigurationError, with nothing left bound, when one cannot be had or the file of API keys is broken."""
-    doors: list[Listener] = []
+    Raises ConfigurationError, with nothing left bound, when a port cannot be bound or the API keys cannot be read."""
+    listeners: list[Listener] = []
     query_only = settings.replica.query_only
     limits = port_limits(settings)
     with contextlib.ExitStack() as opened:
         keys = KeyRing(settings.http.api_keys_file, clock=None) if settings.http.api_keys_file else None
         if not query_only:
             sock = opened.enter_context(bind(settings.http.listen, "http.port"))
-            doors.append(http_listener(services, settings.http, _http_door(settings, keys), (sock, limits.http)))
+            listeners.append(http_listener(services, settings.http, _http_access(settings, keys), (sock, limits.http)))
         if settings.metrics.enabled:
             sock = opened.enter_context(bind(settings.metrics.listen, "metrics_listen_addr"))
-            doors.append(metrics_listener(services, _metrics_door(settings), (sock, limits.metrics)))
+            listeners.append(metrics_listener(services, _metrics_access(settings), (sock, limits.metrics)))
         if settings.grpc.enabled:
-            # gRPC's own words for a taken port fill a screen; ours come first.
+            # gRPC reports a port in use with a screen of text; this bind reports it in one line.
             bind(settings.grpc.listen, "grpc_listen_addr").close()
-            doors.append(grpc_listener(services, settings, _grpc_door(settings, keys), limits.grpc_connections_max))
+            listeners.append(
+                grpc_listener(services, settings, _grpc_access(settings, keys), limits.grpc_connections_max)
+            )
         opened.pop_all()
-    sources = [source for door in doors for source in door.sources]
+    sources = [source for listener in listeners for source in listener.sources]
     if keys is not None:
         sources.append(Source("api_keys", (keys.path,), keys.reload))
-    return doors, sources
+    return listeners, sources
 
 
-def _http_door(settings: Settings, keys: KeyRing | None) -> Door:
+def _http_access(settings: Settings, keys: KeyRing | None) -> AccessPolicy:
     http = settings.http
-    return Door(keys, http.listen.is_loopback, _by_certificate(http.tls), http.insecure, frozenset(http.allowed_hosts))
+    return AccessPolicy(
+        keys, http.listen.is_loopback, _by_certificate(http.tls), http.insecure, frozenset(http.allowed_hosts)
+    )
 
 
-def _metrics_door(settings: Settings) -> Door:
-    """Prometheus shows no key; what it reads names nodes, so browsers are kept out as from the API."""
+def _metrics_access(settings: Settings) -> AccessPolicy:
+    """Open without a key, as Prometheus needs; browsers are checked as on the API, because the page names nodes."""
     listen = settings.metrics.listen
-    return Door(None, listen.is_loopback, insecure=True, hosts=frozenset(settings.http.allowed_hosts))
+    return AccessPolicy(None, listen.is_loopback, insecure=True, hosts=frozenset(settings.http.allowed_hosts))
 
 
-def _grpc_door(settings: Settings, keys: KeyRing | None) -> Door:
+def _grpc_access(settings: Settings, keys: KeyRing | None) -> AccessPolicy:
     grpc = settings.grpc
-    return Door(keys, grpc.listen.is_loopback, _by_certificate(grpc.tls), settings.http.insecure)
+    return AccessPolicy(keys, grpc.listen.is_loopback, _by_certificate(grpc.tls), settings.http.insecure)
 
 
 def _by_certificate(tls: TlsSettings | None) -> bool:
@@ -87,7 +90,7 @@ def _by_certificate(tls: TlsSettings | None) -> bool:
 
 
 def bind(listen: ListenAddress, key: str) -> socket.socket:
-    """A listening socket. ConfigurationError names the key, the address, and what is in the way."""
+    """A listening socket. Raises ConfigurationError with the key, the address and the system's reason."""
     try:
         if not listen.host:
             return _bind_every_interface(listen.port)

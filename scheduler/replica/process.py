@@ -1,6 +1,6 @@
 """The life of one replica.
 
-start   bind every door, open the ledger (it may come later), answer
+start   bind every listener, open the ledger (it may become reachable later), answer
 run     keep membership and upkeep going until told to stop
 drain   say "not ready" and keep answering, so that balancers look elsewhere first
 stop    take nothing new, finish what is in flight, leave the ledger
@@ -25,7 +25,7 @@ from scheduler.observability.logging import configure_logging, get_logger
 from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.replica import upstream
 from scheduler.replica.background import BackgroundTask, refreshing, run_repeatedly, sweeping
-from scheduler.replica.listeners import Listener, open_doors
+from scheduler.replica.listeners import Listener, open_listeners
 from scheduler.replica.membership import KEEPALIVE_INTERVAL_MS, Membership
 from scheduler.replica.reload import ConfiguredLevel, Reloader, Source
 
@@ -44,7 +44,7 @@ class Replica:
     """`start`, then `run` until `ask_to_stop`, then `stop`. A `start` that raises has let go of everything."""
 
     def __init__(self, settings: Settings, sources: Sequence[Source] = ()) -> None:
-        """`sources`: what else is read from files again, beside the doors' own."""
+        """`sources`: further files to read again when they change, beside the listeners' own."""
         self.settings = settings
         self._sources = tuple(sources)
         self._reloader: Reloader | None = None
@@ -60,7 +60,7 @@ class Replica:
         self._discovery: KubernetesDiscovery | None = None
 
     async def start(self) -> None:
-        """Returns when every door is open, whether or not the ledger can be reached yet."""
+        """Returns when every listener answers, whether or not the ledger can be reached yet."""
         from scheduler.observability.metrics import Metrics
         from scheduler.service import build_services
         from scheduler.store.ledger import open_ledger
@@ -78,8 +78,8 @@ class Replica:
                 calls_logged_per_second=settings.logging.calls_per_second,
             )
             self._discovery = self._kubernetes_discovery(ledger, services)
-            self.listeners, of_doors = open_doors(services, settings)
-            self._reloader = Reloader([*self._sources, *of_doors], services.metrics)
+            self.listeners, of_listeners = open_listeners(services, settings)
+            self._reloader = Reloader([*self._sources, *of_listeners], services.metrics)
             if not settings.replica.query_only:
                 ledger.rebuild.memory.limit = settings.replica.remember
                 membership = Membership(ledger, services, settings.ledger, settings.discovery, self.replica_id)
@@ -136,24 +136,24 @@ class Replica:
             await self._tracing.close()
 
     def _tell_where(self, ledger: Ledger) -> None:
-        """One line with every door, and in words which of them ask nobody who they are."""
-        doors: dict[str, str] = {}
+        """One line with every listener's address and who may call it; a warning for one that is open to all."""
+        addresses: dict[str, str] = {}
         for listener in self.listeners:
-            doors |= {listener.name.lower(): listener.address, f"{listener.name.lower()}_callers": listener.callers}
+            addresses |= {listener.name.lower(): listener.address, f"{listener.name.lower()}_callers": listener.callers}
         log.info(
             "listening",
             replica_id=self.replica_id,
             version=__version__,
             ledger=str(ledger.client.address),
             query_only=self.settings.replica.query_only,
-            **doors,
+            **addresses,
         )
         http = self.settings.http
         if not self.settings.replica.query_only and http.api_keys_file is None and not http.listen.is_loopback:
             log.warning("HTTP listens beyond loopback without API keys", listen=str(http.listen))
 
     async def _try_to_join(self, membership: Membership) -> None:
-        """A ledger that is there is joined before the doors open, so that the first request finds it ready."""
+        """Join a reachable ledger before the listeners start, so that the first request finds the replica ready."""
         try:
             await membership.step()
         except SchedulerError as error:

@@ -1,4 +1,4 @@
-"""What may enter the ledger: every value is trimmed, bounded and made plain here, once for every front door.
+"""Checks of every value that enters the ledger, the same for HTTP and gRPC.
 
 The functions return the cleaned value or raise `InvalidRequest` naming the field, what was found and
 what is allowed. Where AgentENV's clients know a text by heart, the error carries exactly that text.

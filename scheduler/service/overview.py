@@ -46,7 +46,7 @@ class OverviewService:
         return self._metrics.page()
 
     async def begin(self) -> None:
-        """Before the doors open: what can be known within a second, so that the first scrape finds it."""
+        """Read what can be read within a second, before the listeners start, so that the first scrape finds it."""
         await self.look()
         with contextlib.suppress(SchedulerError, TimeoutError):
             async with asyncio.timeout(_BEGINNING_SECONDS):

@@ -1,4 +1,4 @@
-"""All services of one replica, built once and handed to the front doors."""
+"""All services of one replica, built once and shared by HTTP and gRPC."""
 
 from __future__ import annotations
 

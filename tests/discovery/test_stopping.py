@@ -26,9 +26,9 @@ SECONDS = 60.0
 
 @pytest.fixture
 def settings(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """No doors: they have tests of their own. Discovery is at the ledger all the time, so that stops meet calls."""
+    """A replica without listeners. Discovery calls the ledger all the time, so that stops meet calls."""
     monkeypatch.setattr(embedded, "_shared", [])
-    monkeypatch.setattr(process, "open_doors", lambda *_: ([], []))
+    monkeypatch.setattr(process, "open_listeners", lambda *_: ([], []))
     # The machine's certificates are read once, not for each API client.
     monkeypatch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
     eager = functools.partial(

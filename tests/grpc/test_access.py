@@ -1,4 +1,4 @@
-"""Keys and roles over gRPC, and which services a door without them serves."""
+"""Keys and roles over gRPC, and which services are served without keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from scheduler.access import KeyRing, generate_key, hash_key
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.domain.node import NodeAddress
@@ -72,7 +72,7 @@ def test_every_method_of_both_services_is_in_these_tests() -> None:
 
 @pytest.mark.parametrize("role", list(KEYS))
 async def test_each_role_reaches_its_calls_and_no_other(keys: KeyRing, role: str) -> None:
-    async with serving(scripted_services(), door=Door(keys), keys_for_upstream=True) as port:
+    async with serving(scripted_services(), access=AccessPolicy(keys), keys_for_upstream=True) as port:
         for method, allowed in REACHED_BY.items():
             frame = FOR_NODE_A if method in {"Heartbeat", "ReportSandboxEvent", "UnregisterNode"} else b""
             call: Any = port.raw(UPSTREAM + method)
@@ -88,7 +88,7 @@ async def test_each_role_reaches_its_calls_and_no_other(keys: KeyRing, role: str
 
 
 async def test_a_bound_key_speaks_for_its_node_alone(keys: KeyRing) -> None:
-    async with serving(scripted_services(), door=Door(keys), keys_for_upstream=True) as port:
+    async with serving(scripted_services(), access=AccessPolicy(keys), keys_for_upstream=True) as port:
         other = v1.HeartbeatRequest(node_id="b", service_instance_id="i")
         told = await refusal(port.scheduler.Heartbeat(other, metadata=metadata_of("bound")))
         assert told == ("PERMISSION_DENIED", "this key is bound to another node")
@@ -105,7 +105,7 @@ async def test_a_bound_key_speaks_for_its_node_alone(keys: KeyRing) -> None:
     ],
 )
 async def test_without_a_known_key_nothing_is_done(keys: KeyRing, metadata: Any) -> None:
-    async with serving(scripted_services(), door=Door(keys), keys_for_upstream=True) as port:
+    async with serving(scripted_services(), access=AccessPolicy(keys), keys_for_upstream=True) as port:
         for path in (UPSTREAM + "Schedule", OURS + "Reserve"):
             call: Any = port.raw(path)
             assert await status_of(call(b"", metadata=metadata)) == "UNAUTHENTICATED"
@@ -113,7 +113,7 @@ async def test_without_a_known_key_nothing_is_done(keys: KeyRing, metadata: Any)
 
 
 async def test_a_stranger_is_refused_before_its_message_is_received(keys: KeyRing) -> None:
-    async with serving(scripted_services(), door=Door(keys), keys_for_upstream=True) as port:
+    async with serving(scripted_services(), access=AccessPolicy(keys), keys_for_upstream=True) as port:
         frame = b"\x00" * (64 * 1024 * 1024)
         assert await status_of(port.raw(UPSTREAM + "Heartbeat")(frame)) == "UNAUTHENTICATED"
 
@@ -121,7 +121,7 @@ async def test_a_stranger_is_refused_before_its_message_is_received(keys: KeyRin
 async def test_agentenvs_clients_come_in_without_a_key_unless_told_otherwise(keys: KeyRing) -> None:
     services = scripted_services()
     services.bindings.answers("lookup", BINDING)
-    async with serving(services, door=Door(keys)) as port:
+    async with serving(services, access=AccessPolicy(keys)) as port:
         await port.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="s1"))
         assert await status_of(port.reservations.Reserve(v1alpha.ReserveRequest())) == "UNAUTHENTICATED"
 
@@ -130,17 +130,17 @@ async def test_the_caller_of_a_reservation_is_the_name_of_its_key(keys: KeyRing)
     services = scripted_services()
     decision = Decision(NodeAddress("a", "http://a:8000"), Strategy.ROUND_ROBIN)
     services.placement.answers("schedule", decision)
-    async with serving(services, door=Door(keys)) as port:
+    async with serving(services, access=AccessPolicy(keys)) as port:
         await port.reservations.Reserve(v1alpha.ReserveRequest(), metadata=(("x-api-key", KEYS["gateway"]),))
         [(_, (request,))] = services.placement.calls
         assert request.caller == "edge"
 
 
-async def test_a_door_that_nothing_guards_serves_agentenvs_calls_and_none_of_ours() -> None:
+async def test_without_keys_beyond_loopback_only_agentenvs_calls_are_served() -> None:
     services = scripted_services()
     services.bindings.answers("lookup", BINDING)
-    async with serving(services, door=Door(loopback=False)) as port:
+    async with serving(services, access=AccessPolicy(loopback=False)) as port:
         await port.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="s1"))
         assert await status_of(port.reservations.Reserve(v1alpha.ReserveRequest())) == "UNIMPLEMENTED"
-    async with serving(services, door=Door(loopback=False, insecure=True)) as port:
+    async with serving(services, access=AccessPolicy(loopback=False, insecure=True)) as port:
         assert await status_of(port.reservations.Confirm(v1alpha.ConfirmRequest())) == "INVALID_ARGUMENT"

@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.routing import Match
 
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import HttpOptions, create_app
 from scheduler.api.http.answers import ProblemAnswer
 from scheduler.service import Services, build_services
@@ -49,9 +49,9 @@ def hold_to_document(app: FastAPI, response: httpx.Response) -> None:
 
 @asynccontextmanager
 async def open_client(
-    services: Services, options: HttpOptions | None = None, door: Door | None = None, **client: Any
+    services: Services, options: HttpOptions | None = None, access: AccessPolicy | None = None, **client: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(services, options=options, door=door)
+    app = create_app(services, options=options, access=access)
 
     async def judge(response: httpx.Response) -> None:
         await response.aread()

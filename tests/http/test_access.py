@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from scheduler.access import KeyRing, generate_key, hash_key
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import HttpOptions
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.errors import StoreUnavailable
@@ -37,7 +37,7 @@ def key_ring(tmp_path: Path) -> KeyRing:
 @pytest.fixture
 async def guarded(fake: FakeLedger, key_ring: KeyRing) -> AsyncIterator[httpx.AsyncClient]:
     options = HttpOptions(metrics_need_admin=True)
-    async with open_client(build_services(fake.as_ledger()), options, Door(key_ring)) as opened:
+    async with open_client(build_services(fake.as_ledger()), options, AccessPolicy(key_ring)) as opened:
         for node_id in ("node-a", "node-b"):
             headers = {"X-API-Key": KEYS["admin"]}
             await opened.put(f"/v1/nodes/{node_id}", json={"endpoint": "http://a:1"}, headers=headers)

@@ -1,4 +1,4 @@
-"""What the ledger believes, through the HTTP door: names of sandboxes, proofs of absence, replaced processes."""
+"""What the ledger believes, over HTTP: names of sandboxes, proofs of absence, replaced processes."""
 
 from __future__ import annotations
 

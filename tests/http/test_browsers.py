@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from scheduler.access import KeyRing, generate_key, hash_key
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import create_metrics_app
 from scheduler.service import build_services
 from tests.http.conftest import open_client
@@ -22,7 +22,7 @@ NODE = b'{"endpoint": "http://evil.test:1"}'
 
 @pytest.fixture
 async def local(fake: FakeLedger) -> AsyncIterator[httpx.AsyncClient]:
-    async with open_client(build_services(fake.as_ledger()), door=Door(), headers={"Host": HERE}) as opened:
+    async with open_client(build_services(fake.as_ledger()), access=AccessPolicy(), headers={"Host": HERE}) as opened:
         yield opened
 
 
@@ -55,7 +55,7 @@ async def test_a_foreign_page_places_nothing_even_without_a_body(local: httpx.As
 
 
 async def test_the_page_of_metrics_is_kept_from_it_too(fake: FakeLedger) -> None:
-    app = create_metrics_app(build_services(fake.as_ledger()), Door(insecure=True))
+    app = create_metrics_app(build_services(fake.as_ledger()), AccessPolicy(insecure=True))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://{HERE}") as client:
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/metrics", headers={"Host": "evil.test"})).status_code == 403
@@ -66,7 +66,7 @@ async def test_with_keys_names_and_types_do_not_matter(fake: FakeLedger, tmp_pat
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": [{"name": "ops", "role": "admin", "sha256": hash_key(key)}]}), "utf-8")
     headers = {"Host": "scheduler.example", "Origin": "https://console.example", "X-API-Key": key}
-    async with open_client(build_services(fake.as_ledger()), door=Door(KeyRing(path))) as opened:
+    async with open_client(build_services(fake.as_ledger()), access=AccessPolicy(KeyRing(path))) as opened:
         assert (await opened.put("/v1/nodes/a", content=NODE, headers=headers)).status_code == 200
 
 
@@ -74,6 +74,6 @@ async def test_a_key_that_is_given_twice_is_none(fake: FakeLedger, tmp_path: Pat
     key = generate_key()
     path = tmp_path / "keys.json"
     path.write_text(json.dumps({"keys": [{"name": "ops", "role": "admin", "sha256": hash_key(key)}]}), "utf-8")
-    async with open_client(build_services(fake.as_ledger()), door=Door(KeyRing(path))) as opened:
+    async with open_client(build_services(fake.as_ledger()), access=AccessPolicy(KeyRing(path))) as opened:
         answer = await opened.get("/v1/nodes", headers=[(b"X-API-Key", key.encode())] * 2)
         assert answer.status_code == 401

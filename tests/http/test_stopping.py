@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from scheduler.access.doors import OPEN
+from scheduler.access.policy import OPEN
 from scheduler.api.http import create_app
 from scheduler.config import ListenAddress, TlsSettings
 from scheduler.replica import http_listener

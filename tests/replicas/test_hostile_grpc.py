@@ -78,7 +78,7 @@ def test_silent_connections_are_closed_and_health_answers_again(replica: Replica
     with contextlib.ExitStack() as silent:
         for _ in range(4 * CONNECTIONS_MAX):
             silent.enter_context(socket.create_connection((host, int(port)), timeout=60))
-        assert httpx.get(f"{replica.url}/healthz", timeout=60).status_code == 200, "the other door notices nothing"
+        assert httpx.get(f"{replica.url}/healthz", timeout=60).status_code == 200, "the other listener answers"
         assert healthy(replica.grpc_address)
 
 
@@ -100,8 +100,8 @@ def test_five_thousand_connections_and_endless_frames_leave_health_to_answer() -
             before = peak_bytes(replica)
             http_host, grpc_host = urlsplit(replica.url), urlsplit(f"//{replica.grpc_address}")
             for number in range(MANY):
-                door, opening = (http_host, b"GET /healthz HT") if number % 2 else (grpc_host, PREFACE)
-                caller = socket.create_connection((door.hostname, door.port), timeout=60)
+                address, opening = (http_host, b"GET /healthz HT") if number % 2 else (grpc_host, PREFACE)
+                caller = socket.create_connection((address.hostname, address.port), timeout=60)
                 silent.enter_context(caller)
                 with contextlib.suppress(ConnectionError):
                     caller.sendall(opening)

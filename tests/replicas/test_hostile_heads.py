@@ -45,12 +45,14 @@ def peak_bytes(replica: ReplicaProcess) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.parametrize("door", ["url", "metrics_url"])
+@pytest.mark.parametrize("listener", ["url", "metrics_url"])
 @pytest.mark.parametrize("header", [b"name: value\r\n", b"x"], ids=["many headers", "one header"])
-def test_sixty_megabytes_of_headers_do_not_grow_the_process(replica: ReplicaProcess, door: str, header: bytes) -> None:
+def test_sixty_megabytes_of_headers_do_not_grow_the_process(
+    replica: ReplicaProcess, listener: str, header: bytes
+) -> None:
     before = peak_bytes(replica)
     piece = header * (1_000_000 // len(header))
-    with socket.create_connection(address(getattr(replica, door)), timeout=60) as caller:
+    with socket.create_connection(address(getattr(replica, listener)), timeout=60) as caller:
         with contextlib.suppress(ConnectionError):
             caller.sendall(b"GET /healthz HTTP/1.1\r\nfirst: ")
             for _ in range(HEADER_BYTES // len(piece)):
@@ -63,16 +65,16 @@ def test_sixty_megabytes_of_headers_do_not_grow_the_process(replica: ReplicaProc
     assert peak_bytes(replica) - before < GROWTH_BYTES_MAX
 
 
-@pytest.mark.parametrize("door", ["url", "metrics_url"])
+@pytest.mark.parametrize("listener", ["url", "metrics_url"])
 def test_silent_connections_beyond_the_descriptors_leave_room_for_health_checks(
-    replica: ReplicaProcess, door: str
+    replica: ReplicaProcess, listener: str
 ) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(3 * DESCRIPTORS_MAX, soft - 100)
     assert count > DESCRIPTORS_MAX
     with contextlib.ExitStack() as silent:
         for number in range(count):
-            caller = silent.enter_context(socket.create_connection(address(getattr(replica, door)), timeout=60))
+            caller = silent.enter_context(socket.create_connection(address(getattr(replica, listener)), timeout=60))
             if number % 2:
                 with contextlib.suppress(ConnectionError):
                     caller.send(b"GET /healthz HTTP/1.1\r\n")

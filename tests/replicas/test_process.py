@@ -68,7 +68,7 @@ def test_it_tells_where_it_listens_and_answers_there() -> None:
         assert replica.other_lines == []
 
 
-def test_doors_can_stay_shut() -> None:
+def test_listeners_can_be_switched_off() -> None:
     with ReplicaProcess("--no-grpc", "--no-metrics-listener") as replica:
         replica.wait_until_ready()
         assert "grpc" not in replica.listening

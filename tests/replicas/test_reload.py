@@ -82,7 +82,7 @@ def replica(files: Files, issued: tuple[Certificates, Certificates], old_key: st
 
 
 def shown_at(address: str, *, http2: bool) -> bytes:
-    """The certificate that a door shows."""
+    """The certificate that a listener shows."""
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -110,7 +110,7 @@ def status_with(replica: ReplicaProcess, key: str, authority: Path) -> int:
     return httpx.get(f"{replica.url}/v1/templates", headers={"X-API-Key": key}, verify=context).status_code
 
 
-def test_renewed_certificates_are_shown_at_both_doors(
+def test_renewed_certificates_are_shown_by_both_listeners(
     replica: ReplicaProcess, files: Files, issued: tuple[Certificates, Certificates]
 ) -> None:
     first, second = issued

@@ -24,7 +24,7 @@ from google.rpc.status_pb2 import Status
 from grpc_status.rpc_status import to_status
 
 from scheduler import errors
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.access.roles import ANONYMOUS, Principal, Role
 from scheduler.api.grpc.intake import Intake
 from scheduler.api.grpc.options import GrpcOptions, RpcObserver
@@ -154,9 +154,9 @@ class Answering:
                 await self._idle.wait()
 
     def generic_handler(
-        self, service: str, methods: Mapping[str, Method], door: Door, translate: Translator = plain_answer
+        self, service: str, methods: Mapping[str, Method], access: AccessPolicy, translate: Translator = plain_answer
     ) -> grpc.GenericRpcHandler:
-        """All methods of one service, by their exact wire names, for whom this door lets in."""
+        """All methods of one service, by their exact wire names, for callers that `access` allows."""
         return grpc.method_handlers_generic_handler(
             service,
             {
@@ -164,7 +164,7 @@ class Answering:
                 # is received, so that nobody is served, or held in memory, who is not let in. Bytes in: reading them
                 # is part of the answer, so that garbage has a status and a measurement.
                 name: grpc.stream_unary_rpc_method_handler(
-                    self._traced(f"{service}/{name}", self._answering(_Served(name, method, door, translate))),
+                    self._traced(f"{service}/{name}", self._answering(_Served(name, method, access, translate))),
                     response_serializer=_serialized,
                 )
                 for name, method in methods.items()
@@ -243,12 +243,12 @@ class _Served:
 
     name: str
     method: Method
-    door: Door
+    access: AccessPolicy
     translate: Translator
 
     def identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Principal:
         """Before the message is received. Raises Unauthorized or Forbidden."""
-        if self.door.keys is None:
+        if self.access.keys is None:
             return ANONYMOUS
         given: dict[str, str] = {}
         for key, value in context.invocation_metadata() or ():
@@ -256,7 +256,7 @@ class _Served:
                 if key in given:
                     raise errors.Unauthorized(f"{key} is given twice; send one API key")
                 given[key] = value if isinstance(value, str) else ""
-        return self.door.identify(self.method.roles, *(given.get(key) for key in _CREDENTIALS))
+        return self.access.identify(self.method.roles, *(given.get(key) for key in _CREDENTIALS))
 
 
 def _serialized(message: Message) -> bytes:

@@ -2,7 +2,7 @@
 
 What a node reports is never refused for an odd figure: it is held to what the ledger can count,
 because a report dropped for one would take the node's sandboxes off the map. Everything else is
-cleaned by the services, as for every door. What a gateway asks is taken at its word.
+cleaned by the services, as for HTTP. A gateway's request is passed on as it is.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.observability.tracing import Tracing
 
 MIB = 1024 * 1024
@@ -30,8 +30,8 @@ class GrpcOptions:
     """`address` is `host:port`; AgentENV's own `:9090` means every interface, port 0 any free one.
 
     `query_only` leaves LookupNode and health, everything else is UNIMPLEMENTED.
-    `door` guards our own services; AgentENV's asks for its keys too only with `keys_for_upstream`. A door that nothing
-    guards does not serve ours.
+    `access` says who may call our own API, which a port open beyond loopback does not serve; `scheduler.v1` asks for
+    keys only with `keys_for_upstream`.
     `reflection`: whether tools may ask which services there are and what they take.
     `message_bytes_max`: AgentENV's nodes need 4 MiB, a roster of 110,000 ids.
     `in_flight_max`: calls under way at once, of one connection as of all; who comes beyond is told UNAVAILABLE at once.
@@ -42,7 +42,7 @@ class GrpcOptions:
     address: str = "127.0.0.1:9090"
     tls: TlsFiles | None = None
     query_only: bool = False
-    door: Door = field(default_factory=Door)
+    access: AccessPolicy = field(default_factory=AccessPolicy)
     keys_for_upstream: bool = False
     reflection: bool = False
     message_bytes_max: int = 4 * MIB
@@ -55,9 +55,9 @@ class GrpcOptions:
     tracing: Tracing | None = None
 
     @property
-    def upstream_door(self) -> Door:
-        """Of the service that AgentENV's clients call, without metadata."""
-        return self.door if self.keys_for_upstream else replace(self.door, keys=None)
+    def upstream_access(self) -> AccessPolicy:
+        """The access policy of `scheduler.v1`, whose clients usually send no keys."""
+        return self.access if self.keys_for_upstream else replace(self.access, keys=None)
 
     @property
     def listen_address(self) -> str:

@@ -84,12 +84,12 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
     answering = Answering(options)
     scheduler = scheduler_v1.SchedulerV1(services)
     methods = scheduler.methods(query_only=options.query_only)
-    handlers = [answering.generic_handler(scheduler_v1.SERVICE, methods, options.upstream_door)]
-    if not options.query_only and options.door.is_guarded:
+    handlers = [answering.generic_handler(scheduler_v1.SERVICE, methods, options.upstream_access)]
+    if not options.query_only and options.access.serves_own_api:
         reservations = reservations_v1alpha.ReservationsV1Alpha(services)
         handlers.append(
             answering.generic_handler(
-                reservations_v1alpha.SERVICE, reservations.methods(), options.door, reservations_v1alpha.translate
+                reservations_v1alpha.SERVICE, reservations.methods(), options.access, reservations_v1alpha.translate
             )
         )
     server.add_generic_rpc_handlers(handlers)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.access.roles import Principal, Role
 from scheduler.errors import InvalidRequest, Unauthorized
 
 
 def identify(request: Request, roles: frozenset[Role]) -> Principal:
     """The caller. Raises Unauthorized without a key we know, Forbidden when its role does not reach this call."""
-    door: Door = request.scope["app"].state.door
+    access: AccessPolicy = request.scope["app"].state.access
     try:
         authorization, api_key = single_header(request, "Authorization"), single_header(request, "X-API-Key")
     except InvalidRequest as twice:
         raise Unauthorized(twice.detail) from None
-    return door.identify(roles, authorization, api_key)
+    return access.identify(roles, authorization, api_key)
 
 
-def check_browser(request: Request, door: Door) -> None:
+def check_browser(request: Request, access: AccessPolicy) -> None:
     """Raises Forbidden for a request that a page of somebody else's made a browser send."""
     headers = request.headers
-    door.check_browser(headers.get("host"), headers.get("origin"))
+    access.check_browser(headers.get("host"), headers.get("origin"))
 
 
 def single_header(request: Request, name: str) -> str | None:

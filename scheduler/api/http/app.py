@@ -14,7 +14,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import scheduler
-from scheduler.access.doors import OPEN, Door
+from scheduler.access.policy import OPEN, AccessPolicy
 from scheduler.api.http.access import check_browser
 from scheduler.api.http.edge import Edge
 from scheduler.api.http.media import answer, wants_msgpack
@@ -46,10 +46,10 @@ def create_app(
     services: Services,
     *,
     options: HttpOptions | None = None,
-    door: Door | None = None,
+    access: AccessPolicy | None = None,
     lifespan: Lifespan | None = None,
 ) -> FastAPI:
-    """The HTTP application over these services. `door` None: everyone may do everything, whoever can reach it.
+    """The HTTP application over these services. `access` None: everyone may call everything.
     `lifespan` opens and closes what the services stand on."""
     options = options or HttpOptions()
     app = FastAPI(
@@ -64,7 +64,7 @@ def create_app(
     )
     app.state.services = services
     app.state.options = options
-    app.state.door = door or OPEN
+    app.state.access = access or OPEN
     for noun in _ROUTERS:
         app.router.routes.extend(noun.router.routes)
     app.add_middleware(Edge, metrics=services.metrics, in_flight_max=options.in_flight_max)
@@ -72,7 +72,7 @@ def create_app(
     return app
 
 
-def create_metrics_app(services: Services, door: Door = OPEN) -> ASGIApp:
+def create_metrics_app(services: Services, access: AccessPolicy = OPEN) -> ASGIApp:
     """Answers every path with the metrics page, as AgentENV's metrics port does."""
 
     async def metrics_app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,7 +81,7 @@ def create_metrics_app(services: Services, door: Door = OPEN) -> ASGIApp:
 
     def metrics_page(request: Request) -> Response:
         try:
-            check_browser(request, door)
+            check_browser(request, access)
         except Forbidden as foreign:
             return problem_response(foreign, request)
         return Response(services.overview.page(), media_type=PAGE_CONTENT_TYPE)

@@ -1,4 +1,4 @@
-"""The types of members and parameters, with their bounds. The services check them once more for every door;
+"""The types of members and parameters, with their bounds. The services check them again;
 here they make answers precise and the OpenAPI document true."""
 
 from __future__ import annotations

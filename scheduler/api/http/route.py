@@ -28,7 +28,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from scheduler import deadline
-from scheduler.access.doors import Door
+from scheduler.access.policy import AccessPolicy
 from scheduler.access.roles import NOBODY, Principal, Role
 from scheduler.api.http.access import check_browser, identify, single_header
 from scheduler.api.http.fields import Body
@@ -67,9 +67,9 @@ class Call(Request):
         return options
 
     @property
-    def door(self) -> Door:
-        door: Door = self.scope["app"].state.door
-        return door
+    def access(self) -> AccessPolicy:
+        access: AccessPolicy = self.scope["app"].state.access
+        return access
 
     @property
     def request_id(self) -> str:
@@ -138,7 +138,7 @@ class SchedulerRoute(APIRoute):
             call = request if isinstance(request, Call) else Call(request.scope, request.receive)
             call.scope["route_template"] = template
             try:
-                check_browser(call, call.door)
+                check_browser(call, call.access)
                 call.principal = identify(call, roles)
                 with deadline.within(_seconds_for(call)):
                     arguments = await _read(plan, call)
@@ -234,7 +234,7 @@ async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
     if plan.body is not None and plan.body_name is not None:
         raw = await read_body(call, call.options.body_bytes_max)
         if raw:
-            packed = body_is_msgpack(call, must_say=call.door.wary)
+            packed = body_is_msgpack(call, must_say=call.access.exposed_to_browsers)
             arguments[plan.body_name] = decode(plan.body, raw, packed)
         elif plan.body_required:
             raise Malformed("the body is empty", [FieldError("body", None, "a JSON or MessagePack object")])

@@ -36,11 +36,13 @@ def shared(http: int | None = None, grpc: int | None = None, room: int = ROOM, *
         (5_000, 5_000, (1_000, 1_000)),
     ],
 )
-def test_neither_door_pushes_the_other_below_half(http: int | None, grpc: int | None, shares: tuple[int, int]) -> None:
+def test_neither_listener_pushes_the_other_below_half(
+    http: int | None, grpc: int | None, shares: tuple[int, int]
+) -> None:
     assert shared(http, grpc) == shares
 
 
-def test_with_room_for_both_each_has_ten_thousand() -> None:
+def test_with_descriptors_for_both_each_has_ten_thousand() -> None:
     assert shared(room=100_000) == (10_000, 10_000)
 
 
@@ -49,7 +51,7 @@ def test_the_ledger_and_the_metrics_come_first() -> None:
     assert shared(metrics=MetricsSettings(enabled=False)) == (1_032, 1_032)
 
 
-def test_a_door_that_is_not_there_leaves_its_share() -> None:
+def test_a_listener_that_is_off_leaves_its_share() -> None:
     assert shared(replica=ReplicaSettings(query_only=True)) == (0, ROOM)
     settings = replace(Settings(), grpc=GrpcSettings(enabled=False))
     assert port_limits(settings, descriptors=ROOM + 128).http.connections_max == ROOM

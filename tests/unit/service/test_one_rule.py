@@ -59,18 +59,18 @@ async def over_grpc(services: Services) -> None:
         )
 
 
-async def told_by(door: str) -> tuple[Heartbeat, list[str]]:
+async def told_by(interface: str) -> tuple[Heartbeat, list[str]]:
     fake = FakeLedger()
     services = build_services(fake.as_ledger())
     await services.nodes.set("a", "http://a:8000", DiscoveryState.ACTIVE)
-    await (over_grpc(services) if door == "grpc" else over_http(services, packed=door == "msgpack"))
+    await (over_grpc(services) if interface == "grpc" else over_http(services, packed=interface == "msgpack"))
     calls = dict(fake.calls)
     return calls["heartbeat"][0], [event.sandbox_id for event in calls["record_events"][2]]
 
 
-@pytest.mark.parametrize("door", ["grpc", "json", "msgpack"])
-async def test_ids_texts_and_lists_are_cleaned_alike(door: str) -> None:
-    heartbeat, events = await told_by(door)
+@pytest.mark.parametrize("interface", ["grpc", "json", "msgpack"])
+async def test_ids_texts_and_lists_are_cleaned_alike(interface: str) -> None:
+    heartbeat, events = await told_by(interface)
     assert (heartbeat.node_id, heartbeat.service_instance_id, heartbeat.cluster_id) == ("a", "i1", "c1")
     assert heartbeat.sandbox_ids == ("s1", "s2", "s4")
     assert events == ["s1", "s3"]
@@ -84,7 +84,7 @@ async def test_ids_texts_and_lists_are_cleaned_alike(door: str) -> None:
     assert (heartbeat.p2p_endpoint.backend, heartbeat.p2p_endpoint.address) == ("iroh", "there")
 
 
-async def test_every_door_tells_the_ledger_the_same() -> None:
+async def test_every_interface_reports_the_same_to_the_ledger() -> None:
     assert await told_by("grpc") == await told_by("json") == await told_by("msgpack")
 
 

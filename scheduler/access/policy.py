@@ -1,12 +1,12 @@
-"""The one rule of every door: who a caller is, what its role reaches, and where nobody is asked.
+"""The access rule of HTTP and gRPC alike: who the caller is, and what it may call.
 
-                       with API keys           without
-    on loopback        the role of the key     everyone may do everything; browsers from this machine alone (HTTP)
-    beyond loopback    the role of the key     nobody may do anything of ours, unless callers show certificates or the
-                                               operator says `insecure`
+                       with API keys           without API keys
+    on loopback        the role of the key     everyone may call everything; over HTTP only browsers of this machine
+    beyond loopback    the role of the key     our own API is not served, unless clients show certificates (mTLS) or
+                                               the operator sets `insecure`
 
-AgentENV's gateway and nodes send no metadata, so `scheduler.v1` is the exception: it asks for keys only where
-`grpc.api_keys` says so, and is guarded by the network, or by certificates, where it does not.
+`scheduler.v1` is the exception, because AgentENV's gateway and nodes send no keys: it asks for keys only with
+`grpc.api_keys`, and without it the network or certificates must protect it.
 """
 
 from __future__ import annotations
@@ -21,42 +21,41 @@ from scheduler.errors import Forbidden, Unauthorized
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What stands between a stranger and one port.
+class AccessPolicy:
+    """Who may call one port.
 
-    `loopback`: it listens where only this machine reaches it. `certificates`: callers show one (mTLS).
-    `insecure`: the operator says that it shall be open to whoever reaches it. `hosts`: names by which browsers may
-    call a door without keys, beside those of loopback. `heeds_browsers`: nothing else keeps foreign pages away."""
+    `loopback`: the port is reachable from this machine only. `certificates`: clients must show one (mTLS).
+    `insecure`: the operator opened it to everyone. `hosts`: further host names by which browsers may call a port
+    without keys. `checks_browsers`: whether requests sent by pages of other sites are refused here."""
 
     keys: KeyRing | None = None
     loopback: bool = True
     certificates: bool = False
     insecure: bool = False
     hosts: frozenset[str] = frozenset()
-    heeds_browsers: bool = True
+    checks_browsers: bool = True
 
     @property
-    def wary(self) -> bool:
-        """Whether a request may have been sent by a page that knows no more than the address."""
-        return self.heeds_browsers and self.keys is None
+    def exposed_to_browsers(self) -> bool:
+        """Whether a page of another site could call this port: without keys its address is enough."""
+        return self.checks_browsers and self.keys is None
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether our own calls may be served here at all."""
+    def serves_own_api(self) -> bool:
+        """Whether our own API may be served on this port at all."""
         return self.keys is not None or self.loopback or self.certificates or self.insecure
 
     @property
     def callers(self) -> str:
-        """Who is let in, in words for the log."""
+        """Who may call, in words for the log."""
         ways = ["by API key"] if self.keys is not None else []
         ways += ["by certificate (mTLS)"] if self.certificates else []
         return " and ".join(ways) or ANYONE
 
     def identify(self, roles: frozenset[Role], authorization: str | None, api_key: str | None) -> Principal:
-        """The caller of a call that these roles reach; both texts as they came, in header or metadata. Whoever needs
-        no key is told apart by it all the same, when one is sent.
+        """The caller, by the key in either of these headers. A call open to everyone still names a known key's owner.
 
-        Raises Unauthorized without a key we know, Forbidden when its role does not reach this call."""
+        Raises Unauthorized without a known key, Forbidden when its role is not among `roles`."""
         if self.keys is None:
             return ANONYMOUS
         presented = _presented_key(authorization, api_key)
@@ -73,11 +72,11 @@ class Door:
         return principal
 
     def check_browser(self, host: str | None, origin: str | None) -> None:
-        """Raises Forbidden for what only a browser sends, on behalf of a page that is not ours.
+        """Raises Forbidden for a request that a browser sent for a page of another site.
 
-        A page anywhere may send requests to a port of the machine that shows it, and behind a name that was made to
-        point there (DNS rebinding) read the answers too. It knows no API key, so with keys nothing is refused here."""
-        if not self.wary:
+        Any page can send requests to a port of the machine that shows it, and with DNS rebinding read the answers.
+        It has no API key, so with keys nothing needs to be refused here."""
+        if not self.exposed_to_browsers:
             return
         if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
             raise Forbidden("without API keys no page of another origin may call this; its Origin is foreign")
@@ -95,8 +94,8 @@ class Door:
 
 
 ANYONE = "anyone who can reach it: the network alone guards it"
-OPEN = Door(loopback=False, insecure=True, heeds_browsers=False)
-"""Guarded by whoever put it there."""
+OPEN = AccessPolicy(loopback=False, insecure=True, checks_browsers=False)
+"""Everyone may call everything: for applications that check access themselves, and for tests."""
 
 
 def _presented_key(authorization: str | None, api_key: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The one rule of both doors: keys and roles, where nobody is asked, and what browsers may not do for others."""
+"""The access rule of HTTP and gRPC: keys and roles, ports without keys, and requests of other sites' pages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.access import KeyRing, Role, generate_key, hash_key
-from scheduler.access.doors import OPEN, Door
+from scheduler.access.policy import OPEN, AccessPolicy
 from scheduler.access.roles import FOR_ADMINS, FOR_EVERYONE, FOR_GATEWAYS, NOBODY
 from scheduler.errors import Forbidden, Unauthorized
 
@@ -30,46 +30,50 @@ def keys(tmp_path: Path) -> KeyRing:
     ids=["bearer", "bearer in lower case with spaces", "x-api-key", "x-api-key beside another scheme"],
 )
 def test_a_key_is_taken_from_either_place(keys: KeyRing, authorization: str | None, api_key: str | None) -> None:
-    assert Door(keys).identify(FOR_GATEWAYS, authorization, api_key).name == "edge"
+    assert AccessPolicy(keys).identify(FOR_GATEWAYS, authorization, api_key).name == "edge"
 
 
 def test_without_a_known_key_there_is_no_caller(keys: KeyRing) -> None:
     for given in ((None, None), ("Bearer", None), (None, ""), ("Bearer guessed", None), (None, hash_key(KEY))):
         with pytest.raises(Unauthorized):
-            Door(keys).identify(FOR_GATEWAYS, *given)
+            AccessPolicy(keys).identify(FOR_GATEWAYS, *given)
 
 
 def test_a_role_reaches_its_calls_and_no_other(keys: KeyRing) -> None:
     with pytest.raises(Forbidden):
-        Door(keys).identify(FOR_ADMINS, None, KEY)
-    assert Door(keys).identify(FOR_EVERYONE, None, None) == Door(keys).identify(FOR_EVERYONE, None, "guessed") == NOBODY
-    assert Door(keys).identify(FOR_EVERYONE, None, KEY).name == "edge"
-    assert Door().identify(FOR_ADMINS, None, "anything").role is Role.ADMIN
+        AccessPolicy(keys).identify(FOR_ADMINS, None, KEY)
+    assert (
+        AccessPolicy(keys).identify(FOR_EVERYONE, None, None)
+        == AccessPolicy(keys).identify(FOR_EVERYONE, None, "guessed")
+        == NOBODY
+    )
+    assert AccessPolicy(keys).identify(FOR_EVERYONE, None, KEY).name == "edge"
+    assert AccessPolicy().identify(FOR_ADMINS, None, "anything").role is Role.ADMIN
 
 
-def test_a_door_beyond_loopback_is_guarded_by_keys_certificates_or_the_operators_word(keys: KeyRing) -> None:
-    beyond = Door(loopback=False)
-    assert not beyond.is_guarded
+def test_beyond_loopback_our_api_needs_keys_certificates_or_insecure(keys: KeyRing) -> None:
+    beyond = AccessPolicy(loopback=False)
+    assert not beyond.serves_own_api
     for guarded in (
-        Door(),
+        AccessPolicy(),
         replace(beyond, keys=keys),
         replace(beyond, certificates=True),
         replace(beyond, insecure=True),
     ):
-        assert guarded.is_guarded
+        assert guarded.serves_own_api
 
 
 def test_the_log_says_who_is_let_in(keys: KeyRing) -> None:
-    assert Door(keys, certificates=True).callers == "by API key and by certificate (mTLS)"
-    assert Door().callers.startswith("anyone")
+    assert AccessPolicy(keys, certificates=True).callers == "by API key and by certificate (mTLS)"
+    assert AccessPolicy().callers.startswith("anyone")
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:8090", "localhost:8090", "LOCALHOST", "[::1]:8090", "127.9.9.9", "a.localhost:1", "ours.test"]
 )
-def test_names_of_this_machine_may_call_a_door_on_loopback(host: str) -> None:
-    Door(hosts=frozenset({"ours.test"})).check_browser(host, f"http://{host}")
-    Door(hosts=frozenset({"ours.test"})).check_browser(host, None)
+def test_names_of_this_machine_may_call_a_port_on_loopback(host: str) -> None:
+    AccessPolicy(hosts=frozenset({"ours.test"})).check_browser(host, f"http://{host}")
+    AccessPolicy(hosts=frozenset({"ours.test"})).check_browser(host, None)
 
 
 @pytest.mark.parametrize(
@@ -77,20 +81,20 @@ def test_names_of_this_machine_may_call_a_door_on_loopback(host: str) -> None:
 )
 def test_other_names_were_made_to_point_here(host: str) -> None:
     with pytest.raises(Forbidden):
-        Door().check_browser(host, None)
+        AccessPolicy().check_browser(host, None)
 
 
 @pytest.mark.parametrize("origin", ["https://evil.test", "http://localhost:3000", "null", "file://", ""])
 def test_a_page_of_another_origin_may_not_call(origin: str) -> None:
-    for door in (Door(), Door(loopback=False, insecure=True)):
+    for access in (AccessPolicy(), AccessPolicy(loopback=False, insecure=True)):
         with pytest.raises(Forbidden):
-            door.check_browser("localhost:8090", origin)
+            access.check_browser("localhost:8090", origin)
 
 
 def test_callers_that_are_no_browser_send_neither() -> None:
-    Door().check_browser(None, None)
+    AccessPolicy().check_browser(None, None)
 
 
 def test_where_keys_are_asked_for_a_page_has_none_to_send(keys: KeyRing) -> None:
-    for door in (Door(keys), OPEN):
-        door.check_browser("scheduler.example:8090", "https://elsewhere.example")
+    for access in (AccessPolicy(keys), OPEN):
+        access.check_browser("scheduler.example:8090", "https://elsewhere.example")
