@@ -20,6 +20,8 @@ COPY --chmod=755 <<'PROBE' /grpc_health_probe
 #!/bin/sh
 exec /opt/scheduler/bin/python -I -S /opt/scheduler/health_probe.py "$@"
 PROBE
+# AgentENV's program is called by this name, should a manifest say so.
+RUN ln -s /opt/scheduler/bin/agentenv-scheduler /scheduler
 # AgentENV's image has its configuration here, and a file mounted in its place is read; this one says nothing.
 COPY <<'CONFIG' /config/default.json
 {"scheduler": {}}

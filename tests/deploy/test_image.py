@@ -133,7 +133,7 @@ def test_agentenvs_manifests_start_probe_scrape_and_stop_this_image(manifest: di
         assert (probed.returncode, probed.stdout) == (0, "status: SERVING\n")
         # Any path, as upstream's listener has it; the Kubernetes file does not name this port at all.
         scraped = httpx.get(f"http://{container.address}:9101/", timeout=PATIENCE_SECONDS)
-        assert "agentenv_scheduler_observed_nodes" in scraped.text
+        assert "agentenv_scheduler_rpc_duration_seconds" in scraped.text
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 0, container.log()
         assert container.exec(*PROBE).returncode == 2
@@ -146,6 +146,7 @@ def test_the_image_has_what_agentenvs_manifests_name() -> None:
     assert is_executable
     assert content.startswith("#!/bin/sh\n")
     assert "/config/default.json" in IMAGE.files
+    assert IMAGE.links == {"/scheduler": f"/opt/scheduler/bin/{IMAGE.entrypoint[0]}"}
     for target, source in IMAGE.copied.items():
         assert source.is_file(), target
 

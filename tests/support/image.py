@@ -20,7 +20,8 @@ PROGRAM = "agentenv-scheduler"
 
 @dataclass(slots=True)
 class Image:
-    """`files`: target in the image → (content, whether it is executable); `copied`: target → file of the repository."""
+    """`files`: target in the image → (content, whether it is executable); `copied`: target → file of the repository.
+    `links`: symbolic link → what it leads to."""
 
     environment: dict[str, str] = field(default_factory=dict)
     entrypoint: list[str] = field(default_factory=list)
@@ -29,6 +30,7 @@ class Image:
     ports: set[int] = field(default_factory=set)
     files: dict[str, tuple[str, bool]] = field(default_factory=dict)
     copied: dict[str, Path] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
 
     def unpack(self, folder: Path) -> dict[str, str]:
         """Write its own files under `folder`. Returns path in the image → path here."""
@@ -70,6 +72,8 @@ def read_image(path: Path = ROOT / "Dockerfile") -> Image:
                 image.files[words[-1]] = (heredoc, "--chmod=755" in words)
             elif not words[0].startswith("--from"):
                 image.copied[words[-1]] = ROOT / words[-2]
+        elif name == "RUN" and (link := re.fullmatch(r"ln -s (\S+) (\S+)", rest)):
+            image.links[link[2]] = link[1]
         elif name not in {"LABEL", "USER", "WORKDIR", "RUN"}:
             raise ValueError(f"{path}: {name} is not read here")
     return image
