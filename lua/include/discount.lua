@@ -11,6 +11,7 @@ local dirty_accounts = {}
 local function weigh_again(node_id) dirty_accounts[node_id] = true end
 
 local function note_unnamed(reservation, cpu, memory, count)
+  weigh_again(reservation.node_id)
   local letter = reservation.lifecycle == 'heartbeat' and 'h' or 'e'
   if reservation.restored then letter = string.upper(letter) end
   redis.call('HSET', node_key(reservation.node_id, 'unnamed'), reservation.reservation_id,

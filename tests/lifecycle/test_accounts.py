@@ -132,3 +132,16 @@ async def test_a_process_that_was_replaced_stays_so_when_its_node_leaves_the_lis
     assert (await cluster.report("a", (), instance="run-1", hung_up=True)).stale
     assert not (await cluster.report("a", (), instance="run-2")).stale
     assert (await cluster.report("a", (), instance="run-1")).stale
+
+
+async def test_what_counts_again_after_a_wrong_name_is_weighed_with_the_rest(cluster: Cluster) -> None:
+    """Counters settled it, an event named it, and a confirm takes the name for another node's reservation."""
+    await cluster.add("b")
+    await cluster.add("a")
+    await listing(cluster, ("own",), 1, create_successes=1)
+    await cluster.place(2, 2048, exclude_nodes=("b",), **HEARTBEAT)
+    await listing(cluster, ("own", "new"), 3, create_successes=2)
+    await cluster.tell("a", event("create", "s1", 2, 2048))
+    other = await cluster.place(2, 2048, exclude_nodes=("a",))
+    await cluster.confirm(other, "s1")
+    assert await cluster.pending("a") == NOTHING
