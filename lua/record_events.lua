@@ -94,11 +94,14 @@ function handlers.fork(sandbox_id, cpu, memory)
     -- What it has released by now stays released.
     account.credit = math.max(account.credit - 1, math.min(account.credit, least_credit(node_id, account)))
   else
-  account.credit, account.forks_new = account.credit - 1, account.forks_new + 1
+    account.credit, account.forks_new = account.credit - 1, account.forks_new + 1
   end
   weigh_again(node_id)
   local reservation = reservation_named(sandbox_id, now)
-  if reservation and reservation.sandbox_told == '0' then lose_name(reservation, now) end
+  if reservation and reservation.sandbox_told == '0' then
+    lose_name(reservation, now)
+    read_unnamed_again()
+  end
   local record = record_of(sandbox_id)
   if (not record or record.node_id == node_id) and (not was_deleted(sandbox_id) or is_listed(node_id, sandbox_id)) then
     bind(node_id, sandbox_id, now, sized(cpu, memory))

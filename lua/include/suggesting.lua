@@ -1,13 +1,13 @@
 -- @include "include/identity"
 -- Which reservation of a node a create event may be about. One call tells the events of one node, so what is open
 -- there is read once.
-local take_fitting, confirming_of
+local take_fitting, confirming_of, read_unnamed_again
 do
   local UNNAMED_MAX = 1024
 
   -- Open reservations without a name, read once: of callers that never confirm, as { id, sequence, size }, and of
   -- confirming ones, the ids by size ('cpu:bytes'). False: more than may be read, so none of it is known.
-  local open
+  local open, waiting
   local function open_unnamed(node_id)
     if open ~= nil then return open end
     open = redis.call('HLEN', node_key(node_id, 'unnamed')) <= UNNAMED_MAX and { silent = {}, confirming = {} }
@@ -28,8 +28,10 @@ do
     return open
   end
 
+  -- One has lost its name since.
+  function read_unnamed_again() open, waiting = nil, nil end
+
   -- Those of callers that never confirm by size, and those that counters settled with them: { oldest, … }.
-  local waiting
   local function waiting_for(node_id, size)
     if waiting then return waiting[size] or {} end
     waiting = {}

@@ -145,3 +145,13 @@ async def test_what_counts_again_after_a_wrong_name_is_weighed_with_the_rest(clu
     other = await cluster.place(2, 2048, exclude_nodes=("a",))
     await cluster.confirm(other, "s1")
     assert await cluster.pending("a") == NOTHING
+
+
+async def test_a_name_that_a_fork_took_away_leaves_open_what_the_next_event_is_about(cluster: Cluster) -> None:
+    """Both told in one call: the reservation of no stated size is unnamed again when the second create comes."""
+    await cluster.add()
+    stated = await cluster.place(2, 1024, **HEARTBEAT)
+    await cluster.place(0, 0, **HEARTBEAT)
+    first = event("create", "child", 1, 1024)
+    await cluster.tell("a", first, event("fork", "child", 1, 1024), event("create", "s2", 2, 1024))
+    assert (await cluster.now(stated)).sandbox_id is None
