@@ -27,9 +27,12 @@ if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~=
 end
 local reservation = reservation_named(ARGV[2], now)
 local carried = reservation and reservation.node_id == ARGV[3]
-bind(ARGV[3], ARGV[2], now, carried and {
-  cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
-  caller = reservation.caller or '', group_key = reservation.group_key or '',
+-- One that was given up may still claim the name, and knows its size.
+local claim = redis.call('HGET', node_key(ARGV[3], 'claims'), ARGV[2])
+local owner = carried and reservation or (claim and read_reservation(claim))
+bind(ARGV[3], ARGV[2], now, owner and {
+  cpu = tonumber(owner.cpu_count), memory = tonumber(owner.memory_bytes),
+  caller = owner.caller or '', group_key = owner.group_key or '',
 } or {})
 if carried and reservation.sandbox_told ~= '1' then
   change_reservation(reservation.reservation_id, 'sandbox_told', 1)

@@ -155,3 +155,17 @@ async def test_a_name_that_a_fork_took_away_leaves_open_what_the_next_event_is_a
     first = event("create", "child", 1, 1024)
     await cluster.tell("a", first, event("fork", "child", 1, 1024), event("create", "s2", 2, 1024))
     assert (await cluster.now(stated)).sandbox_id is None
+
+
+async def test_a_sandbox_that_is_recorded_after_its_caller_gave_up_has_the_size_it_was_asked_with(
+    cluster: Cluster,
+) -> None:
+    """So what else the report shows is known exactly: three of its five CPUs are the larger one's."""
+    await cluster.add()
+    given_up = await cluster.place(2, 2048, sandbox_id="mine")
+    for cpu_count in (1, 3):
+        await cluster.place(cpu_count, cpu_count * 1024)
+    await cluster.cancel(given_up)
+    await cluster.record("mine")
+    await listing(cluster, ("mine", "new"), 5)
+    assert await cluster.pending() == (1, 1024, 1)
