@@ -12,7 +12,7 @@ CLEAN_REPORTS = 2
 
 
 class Reservation(NamedTuple):
-    """`told`: a caller said the id; else an event did, and it is provisional. `older`: than the last report.
+    """`told`: a caller said the id; else an event did, and it is provisional. `older`: made before the last report.
     `doubt`: how many reports must still come until an end without a name owns no id; `over`: its create can
     begin no more, or the caller knew the node's answer (`known`). `left`: what counters of reports without ids have
     not accounted for; None: all of it."""

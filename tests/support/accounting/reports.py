@@ -84,7 +84,7 @@ def prove(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Proof:
         generation=ledger.generation + 1,
         load=report.load,
         pauses=ledger.pauses or report.paused > 0,
-        reservations=tuple(r._replace(older=True) if r.open else r for r in ledger.reservations),
+        reservations=tuple(r._replace(older=True) for r in ledger.reservations),
     )
     if rules.hang_up_proves_nothing and report.given_up:
         return Proof(ledger._replace(whole=False), before, first)
@@ -92,7 +92,8 @@ def prove(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Proof:
     # While another node keeps some of its ids, the load counts more than the installed roster lists.
     whole = not report.contested
     listed_once = whole or before.listed_once
-    ledger = ledger._replace(roster=report.roster, whole=whole, listed_once=listed_once)
+    baseline = ledger.baseline & report.roster
+    ledger = ledger._replace(roster=report.roster, whole=whole, listed_once=listed_once, baseline=baseline)
     ledger = _settle_listed(ledger, report)
     for record in ledger.records:
         ledger = _judge(ledger, rules, before, record, report, now)
@@ -142,6 +143,8 @@ def _settle_listed(ledger: Ledger, report: Report) -> Ledger:
             ledger = end(ledger, r, SETTLED, "listed")
             if r.sandbox in ledger.roster and ledger.record(r.sandbox) is None:
                 ledger = ledger.put_record(Record(r.sandbox, r.size, told=True))
+            elif r.sandbox in report.contested:
+                ledger = ledger.drop_record(r.sandbox)
     for sandbox in ledger.roster:
         record = ledger.record(sandbox) or Record(sandbox)
         ledger = ledger.put_record(record._replace(missed_at=-1, named=False))
@@ -309,7 +312,9 @@ def deleted(ledger: Ledger, rules: Rules, sandbox: str) -> Ledger:
     carrier = ledger.carrier(sandbox)
     if carrier is not None and carrier.open:
         ledger = end(ledger, carrier, SETTLED, "deleted")
-    if sandbox not in ledger.roster:
+    record = ledger.record(sandbox)
+    given_up = carrier is None and record is not None and record.named
+    if sandbox not in ledger.roster and not given_up:
         ledger = ledger.drop_record(sandbox)
     return ledger._replace(deleted=ledger.deleted | {sandbox})
 

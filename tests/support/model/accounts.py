@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.reservation import ReservationState
+from scheduler.domain.sandbox import SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from tests.support.accounting import ledger as calls
 from tests.support.accounting.ledger import Ledger, Record, Reservation, held, observed
@@ -40,6 +41,7 @@ class AccountingModel(Model):
         self.left_at_ms: dict[str, int] = {}  # nodes taken off the list, until they report again
         self.installed: dict[str, set[str]] = {}  # the newest roster of each node, less what was taken over since
         self.deletes: dict[str, dict[str, Record]] = {}  # listed ids that a delete event named, and when
+        self.events_seen: dict[str, set[tuple[SandboxEventType, str]]] = {}
         self.ended_ids: set[str] = set()  # listed or told once, and no more
 
     def ledger(self, node_id: str) -> Ledger:
@@ -71,6 +73,16 @@ class AccountingModel(Model):
             ledger = self.ledger(node_id)
             cpu, memory, _ = subtract(ledger.load, observed(ledger, RULES))
             node.lowered = Totals(cpu, memory)
+
+    def keep_doubt(self, node_id: str, kept: Reservation) -> None:
+        """The scripts know those that counters settled by their number alone, so one that gets a name, or counts again,
+        takes none out: another is doubted a little longer."""
+        if kept.reason != "counters" or not kept.doubt or kept.open:
+            return
+        ledger = self.ledger(node_id)
+        doubted = kept._replace(name=f"doubt-{len(ledger.reservations)}", size=ZERO, sandbox="", told=False)
+        ledger = ledger.put(kept._replace(doubt=0))
+        self.put(node_id, ledger._replace(reservations=(*ledger.reservations, doubted)))
 
     def kept(self, reservation: ModelReservation) -> Reservation:
         return self.ledger(reservation.node_id).reservation(reservation.name)
@@ -158,12 +170,21 @@ class AccountingModel(Model):
         self.put(node_id, self._unobserved(self.ledger(node_id)))
 
     def unregister(self, node_id: str) -> None:
+        """Of what was told only names stay that a caller gave, while their create may begin."""
         super().unregister(node_id)
-        ledger = self._unobserved(self.ledger(node_id))
-        self.put(node_id, ledger._replace(records=tuple(r for r in ledger.records if r.named)))
+        before = self._unobserved(self.ledger(node_id))
         for sandbox_id, binding in list(self.bindings.items()):
             if binding.node_id == node_id:
                 self.unbind(sandbox_id)
+        given = self._given(before)
+        records = tuple(r._replace(named=True) for r in before.records if r.named or r.sandbox in given)
+        deleted = self.ledger(node_id).deleted
+        self.put(node_id, before._replace(records=records, paused=frozenset(), deleted=deleted))
+
+    def _given(self, ledger: Ledger) -> set[str]:
+        """Names that callers gave to sandboxes whose create was given up and may still begin."""
+        given = {r.sandbox for r in ledger.reservations if r.told and not r.open and not r.known and r.doubt}
+        return given - {r.sandbox for r in ledger.reservations if r.open}
 
     def _unobserved(self, ledger: Ledger) -> Ledger:
         """The report is forgotten: nothing is taken off by it, and the next one is that of a new process."""
@@ -200,7 +221,10 @@ class AccountingModel(Model):
         ledger = self.ledger(holder)
         known, paused = ledger.record(sandbox_id) or Record(sandbox_id), ledger.paused & {sandbox_id}
         carrier = ledger.carrier(sandbox_id)
-        self.put(holder, self._unlisted(ledger, {sandbox_id}, keep=carrier is not None and carrier.open))
+        after = self._unlisted(ledger, {sandbox_id}, keep=carrier is not None and carrier.open)
+        if sandbox_id in self._given(ledger):
+            after = after.put_record(known._replace(named=True))
+        self.put(holder, after)
         self._forget_listing(sandbox_id, holder)
         return known, paused
 
@@ -218,6 +242,9 @@ class AccountingModel(Model):
 
     def _forget_listing(self, sandbox_id: str, node_id: str) -> None:
         self.installed.setdefault(node_id, set()).discard(sandbox_id)
+        if (SandboxEventType.DELETE, sandbox_id) in self.events_seen.get(node_id, ()):
+            ledger = self.ledger(node_id)
+            self.put(node_id, ledger._replace(deleted=ledger.deleted | {sandbox_id}))
         self.deletes.setdefault(node_id, {}).pop(sandbox_id, None)
 
     def is_bound(self, sandbox_id: str, node_id: str) -> bool:
@@ -242,6 +269,8 @@ class AccountingModel(Model):
         """A provisional name was another's: it counts again, and ends at once when its deadline has passed."""
         ledger = self.ledger(reservation.node_id)
         kept = ledger.reservation(reservation.name)
+        self.keep_doubt(reservation.node_id, kept)
+        ledger = self.ledger(reservation.node_id)
         self.put(reservation.node_id, calls.unname(ledger, kept if kept.open else kept._replace(left=None)))
         if reservation.open:
             self._end_by_time(reservation)

@@ -83,7 +83,7 @@ class TellingModel(ReportingModel):
     def is_over(self, sandbox_id: str, node_id: str) -> bool:
         """Its end was told before its beginning, and no roster says otherwise."""
         listed = sandbox_id in self.installed.get(node_id, ())
-        return sandbox_id in self.ledger(node_id).deleted and not listed
+        return sandbox_id in self.ledger(node_id).deleted and not listed and not self.given_up(node_id)
 
     def _awaited_anew(self, ledger: Ledger, sandbox_id: str) -> Ledger:
         record = ledger.record(sandbox_id)
@@ -116,7 +116,7 @@ class TellingModel(ReportingModel):
         return min(nameable, key=lambda r: r.open) if len({r.size for r in nameable}) == 1 else None
 
     def _was_counted(self, r: Reservation) -> bool:
-        nameable = next(m.nameable for m in self.reservations if m.name == r.name)
+        nameable = any(m.nameable for m in self.reservations if m.name == r.name)
         return nameable and r.state == calls.SETTLED and r.reason == "counters" and not r.sandbox
 
     def _delete(self, node_id: str, sandbox_id: str) -> None:
@@ -150,6 +150,9 @@ class TellingModel(ReportingModel):
     def record_assignment(self, sandbox_id: str, node_id: str) -> None:
         """Binds, and turns a suggested name into a told one; alone it names nothing."""
         self.bind(sandbox_id, node_id)
+        carried = self.ledger(node_id).carrier(sandbox_id)
+        if carried is not None and not carried.told:
+            self.keep_doubt(node_id, carried)
         ledger = calls.assign(self.ledger(node_id), sandbox_id, self.now_ms)
         carrier, record = ledger.carrier(sandbox_id), ledger.record(sandbox_id)
         if carrier is not None:

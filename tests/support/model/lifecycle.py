@@ -9,6 +9,7 @@ from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import ReservationState
 from scheduler.domain.settings import LedgerSettings
 from tests.support.accounting import ledger as calls
+from tests.support.accounting.ledger import Record
 from tests.support.model.accounts import RULES
 from tests.support.model.choosing import used_up
 from tests.support.model.events import TellingModel
@@ -87,9 +88,13 @@ class LifecycleModel(TellingModel):
         )
         self.put(reservation.node_id, self.ledger(reservation.node_id).put(kept))
         self.bind(sandbox_id, reservation.node_id)
+        ledger = self.ledger(reservation.node_id)
+        told = Record(sandbox_id, kept.size, told=True, told_at=self.now_ms, generation=ledger.generation)
+        self.put(reservation.node_id, ledger.put_record(told))
 
     def _confirm(self, reservation: ModelReservation, sandbox_id: str) -> None:
         node_id = reservation.node_id
+        self.keep_doubt(node_id, self.kept(reservation))
         if reservation.state is ReservationState.PENDING or self._counts_again(reservation, sandbox_id):
             reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
         before = self.ledger(node_id)

@@ -51,7 +51,6 @@ class ReportingModel(AccountingModel):
     def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
         super().__init__(settings, now_ms)
         self.explained: dict[str, Explained] = {}
-        self.events_seen: dict[str, set[tuple[SandboxEventType, str]]] = {}
         self.listing: set[str] = set()  # nodes whose present process has told a roster
 
     def is_stale(self, node_id: str, told: Told) -> bool:
