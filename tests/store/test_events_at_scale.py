@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
 
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
@@ -10,16 +13,22 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings
+from scheduler.store.ledger import Ledger
 from tests.support.backends import Backend, put_settings
 from tests.support.servers import RedisServer
 
 OPEN, EVENTS = 200, 100
 
 
-async def test_a_batch_of_creates_reads_each_open_reservation_once_and_names_the_oldest(
-    real_server: RedisServer,
-) -> None:
-    ledger = await Backend("real", server=real_server).open()
+@pytest.fixture
+async def ledger(real_server: RedisServer) -> AsyncIterator[Ledger]:
+    """On a real server, which counts the commands inside of scripts."""
+    opened = await Backend("real", server=real_server).open()
+    yield opened
+    await opened.close()
+
+
+async def test_a_batch_of_creates_reads_each_open_reservation_once_and_names_the_oldest(ledger: Ledger) -> None:
     await put_settings(ledger, LedgerSettings())
     await ledger.nodes.replace([NodeAddress("a", "http://a:8000")], ())
     await ledger.nodes.heartbeat(Heartbeat("a", "instance", snapshot=NodeSnapshot(NodeStatus.READY)))
@@ -33,4 +42,3 @@ async def test_a_batch_of_creates_reads_each_open_reservation_once_and_names_the
     assert calls <= OPEN + EVENTS + 1, "once more for what is left unnamed"
     oldest, _ = await ledger.reservations.list(limit=EVENTS)
     assert [found.sandbox_id for found in oldest] == [event.sandbox_id for event in events]
-    await ledger.close()
