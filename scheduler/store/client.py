@@ -263,7 +263,8 @@ class StoreClient:
     async def _attempt(self, call: _Call, budget: Budget) -> list[Any]:
         """Exchange until it succeeds, cannot succeed, or time is over."""
         where = str(self.address)
-        known: SchedulerError | None = None
+        told: SchedulerError | None = None
+        tells = 0
         patient_until: float | None = None
         while True:
             met = _Met()
@@ -278,19 +279,21 @@ class StoreClient:
                 failure = error
             verdict = judge(failure, where, call.script)
             self._note(verdict.error)
+            if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
+                verdict = verdict.of_written(call.wait_replicas)
             if verdict.relocate:
                 with heed_cancellation():
                     self.statistics.relocations += await self._topology.relocate(call.key, failure, met.pool)
+            # What an earlier attempt met may tell more than how the last one was cut short.
+            if not verdict.retry or told is None or met.tells(failure) >= tells:
+                told, tells = verdict.error, met.tells(failure)
             if not (verdict.refused and self._alone):
                 patient_until = None
             elif patient_until is None:
                 patient_until = budget.in_ms(self.options.refused_timeout_ms)
             if not (call.retry and verdict.retry and await budget.pause(patient_until)):
                 self.statistics.failures += 1
-                # That the last, cut-short attempt got no answer tells less than what an earlier one met.
-                raise (known if known and isinstance(failure, TimeoutError) else verdict.error) from failure
-            if not isinstance(failure, TimeoutError):
-                known = verdict.error
+                raise told from failure
             self.statistics.retries += 1
 
     async def _exchange(self, call: _Call, budget: Budget, met: _Met) -> list[Any]:
@@ -307,6 +310,7 @@ class StoreClient:
                     await self._check(connection)
                     replies = await replies_to(connection, call.commands)
                     if call.wait_replicas and call.key:
+                        met.written = True
                         await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
                 finally:
                     await give_back(pool, connection)
@@ -355,9 +359,17 @@ class _Call:
 
 @dataclass(slots=True)
 class _Met:
-    """Which connections an attempt went over; None: it came to none."""
+    """Which connections an attempt went over; None: it came to none. `written`: what replicas are to have was
+    answered."""
 
     pool: ConnectionPool | None = None
+    written: bool = False
+
+    def tells(self, failure: Exception) -> int:
+        """How much a failure says of what became of the call; that there was no answer says least."""
+        if isinstance(failure, TooFewReplicas):
+            return 3
+        return 2 if self.written else int(not isinstance(failure, TimeoutError))
 
 
 class _ScriptUnknown(Exception):

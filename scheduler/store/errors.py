@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from redis import exceptions as redis_errors
@@ -104,6 +104,11 @@ class Verdict:
     retry: bool = False
     relocate: bool = False
     refused: bool = False
+
+    def of_written(self, wanted: int) -> Verdict:
+        """The server had answered the write, and what followed told nothing of its replicas."""
+        text = f"written, but it is not known whether {wanted} replicas have it; repeat the same call"
+        return replace(self, error=StoreUnavailable(f"the ledger: {text}").at(self.error.where))
 
 
 def judge(error: BaseException, where: str, script: Script | None = None) -> Verdict:

@@ -352,3 +352,22 @@ async def test_a_script_that_is_forgotten_for_ever_is_unavailable_once_time_is_o
         client = await connect_to(stub.address, operation_timeout_ms=100)
         with pytest.raises(StoreUnavailable, match="keeps forgetting scripts"):
             await run(client)
+
+
+# -- durable writes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [None, b"-MASTERDOWN Link with MASTER is down\r\n"])
+@pytest.mark.parametrize("retry", [False, True])
+async def test_a_write_whose_replicas_are_not_known_is_told_as_written(
+    connect_to: Connect, reply: bytes | None, retry: bool
+) -> None:
+    """The script was answered; only what was asked of the replicas after it was not."""
+
+    def answer(command: list[bytes]) -> bytes | None:
+        return OK if command[0] != b"WAIT" else reply
+
+    async with StubServer(answer) as server:
+        client = await connect_to(server.address, wait_replicas=2, operation_timeout_ms=300, attempt_timeout_ms=100)
+        with pytest.raises(StoreUnavailable, match="written, but it is not known whether 2 replicas have it"):
+            await client.run("single", settings_key=SETTINGS, durable=True, retry=retry)
