@@ -42,6 +42,8 @@ class FakeScheduler:
     reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
     ids_by_key: dict[str, str] = field(default_factory=dict)
     revoked_keys: set[str] = field(default_factory=set)
+    strategy: str = "least_loaded"
+    confirmed_state: str = "confirmed"
 
     def client(self, **options: Any) -> SchedulerClient:
         return SchedulerClient("http://scheduler", transport=httpx.MockTransport(self._answer), **options)
@@ -105,7 +107,7 @@ class FakeScheduler:
             }  # fmt: skip
         made = self.reservations[self.ids_by_key[key]]
         node = {"node_id": made["node_id"], "endpoint": f"http://{made['node_id']}:8000"}
-        common = {"node": node, "strategy": "least_loaded", "degraded": False}
+        common = {"node": node, "strategy": self.strategy, "degraded": False}
         return httpx.Response(200, json=common | {"replayed": replayed, "reservation": made})
 
     def _confirm(self, parts: list[str], body: dict[str, Any], headers: httpx.Headers) -> httpx.Response:
@@ -114,7 +116,7 @@ class FakeScheduler:
         made = self.reservations[parts[1]]
         if made["state"] == "cancelled" or made["sandbox_id"] not in (None, body["sandbox_id"]):
             return _problem(409, "conflict", reservation=made)
-        return self._ended(made, "confirmed", sandbox_id=body["sandbox_id"])
+        return self._ended(made, self.confirmed_state, sandbox_id=body["sandbox_id"])
 
     def _cancel(self, parts: list[str], body: dict[str, Any], headers: httpx.Headers) -> httpx.Response:
         if "cause" in body and not self.knows_cause:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.client import NodeRefused, OutcomeUnknown, SchedulerClient
+from scheduler.client import NodeRefused, OutcomeUnknown, SchedulerClient, wire
 from scheduler.domain.node import NodeAddress
-from scheduler.domain.placement import Hint, HintKind
+from scheduler.domain.placement import Hint, HintKind, Strategy
 from scheduler.domain.reservation import ReservationState
 from scheduler.errors import Conflict, DeadlineExceeded, InvalidRequest, NoNodes, SchedulerError
 from tests.client.fake_scheduler import AWAY, BROKEN, GARBLED, LOST, SILENT, UNSENT, FakeScheduler
@@ -480,3 +480,30 @@ def test_an_attempted_confirm_that_was_refused_as_invalid_cancels_nothing() -> N
 
     play(scheduler, story)
     assert scheduler.states() == ["pending"]
+
+
+# A scheduler that is newer than its caller
+
+
+def test_names_that_only_a_newer_scheduler_knows_change_nothing_for_a_caller() -> None:
+    scheduler, node = FakeScheduler(strategy="by_price", confirmed_state="confirmed_twice"), Node()
+
+    async def story(client: SchedulerClient) -> None:
+        assert await client.create(HINT, node.start) == "s1"
+        decision = await client.schedule(HINT)
+        assert (decision.strategy, decision.strategy.value) == ("by_price", "by_price")
+        assert decision.strategy not in tuple(Strategy)
+        again = await client.confirm("r1", "s1")
+        assert again.reservation.state == "confirmed_twice"
+
+    play(scheduler, story)
+    assert scheduler.states() == ["confirmed_twice", "pending"]
+
+
+def test_reasons_limits_and_codes_that_only_a_newer_scheduler_knows_are_told() -> None:
+    over_limit = {"limit": "max_cats", "current": 1, "pending": 1, "requested": 1, "maximum": 2}
+    refused = wire.error({"code": "no_nodes", "candidates": 2, "reasons": {"too_far": 2}, "over_limit": over_limit})
+    assert isinstance(refused, NoNodes)
+    assert (refused.reasons, refused.facts["over_limit"]) == ({"too_far": 2}, over_limit)
+    unknown = wire.error({"code": "quota_exceeded", "detail": "enough", "quota": 5})
+    assert (unknown.detail, unknown.facts) == ("enough", {"code": "quota_exceeded", "quota": 5})
