@@ -1,16 +1,22 @@
-# syntax=docker/dockerfile:1
+# syntax=docker/dockerfile:1.12.0
 
-FROM python:3.13-slim AS build
+FROM python:3.13.7-slim-bookworm AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-RUN python -m venv /opt/scheduler
+RUN python -m venv /opt/build && python -m venv /opt/scheduler
 WORKDIR /src
+# Exact versions, and nothing but files whose hashes are known; see requirements/lock.sh.
+COPY requirements ./requirements
+RUN /opt/build/bin/pip install --require-hashes --no-deps --requirement requirements/build.txt \
+    && /opt/scheduler/bin/pip install --require-hashes --no-deps --requirement requirements/image.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY scheduler ./scheduler
 COPY lua ./lua
-RUN /opt/scheduler/bin/pip install '.[kubernetes,otel]' \
+RUN /opt/build/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir /opt/wheel . \
+    && /opt/scheduler/bin/pip install --no-deps --no-index /opt/wheel/*.whl \
+    && /opt/scheduler/bin/pip check \
     && /opt/scheduler/bin/pip uninstall --yes pip
 
-FROM python:3.13-slim
+FROM python:3.13.7-slim-bookworm
 LABEL org.opencontainers.image.title="agentenv-scheduler" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/scheduler /opt/scheduler

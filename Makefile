@@ -15,11 +15,16 @@ WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist worksteal
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+TOOLS := $(VENV)/.installed-tools
+# Exact versions with their hashes (requirements/, renewed by `make lock`): the same is installed everywhere, and always.
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+LOCKED := $(PIP) install --require-hashes --no-deps --requirement requirements/build.txt --requirement
+THIS := $(PIP) install --no-deps --no-index --no-build-isolation --editable .
 # Told by its name: another version asked for is another environment.
 MADE := $(VENV)/.python-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format types proto bench scaling faults soak secrets audit check wheel clean
+.PHONY: help demo test quick lint format types proto bench scaling faults soak secrets lock audit check wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,28 +71,37 @@ secrets: $(DEV) ## look for secrets in what git tracks
 		--disable-plugin BasicAuthDetector
 	@git ls-files -z -- . ':!tests' ':!docs' | xargs -0 $(BIN)/detect-secrets-hook $(ENTROPY)
 
-audit: $(DEV) ## known weaknesses in what we depend on; needs the internet
-	@$(BIN)/python -m pip install --quiet --editable '.[audit]'
-	@$(BIN)/pip-audit --skip-editable
+lock: $(TOOLS) ## put versions for pyproject.toml into requirements/; ARGS=--upgrade takes the newest
+	@UV=$(BIN)/uv requirements/lock.sh $(ARGS)
+
+audit: $(TOOLS) ## known weaknesses in what we depend on; needs the internet
+	@$(BIN)/pip-audit --disable-pip --require-hashes --requirement requirements/dev.txt
 
 check: lint types test ## what must pass before a commit
 
 wheel: $(DEV) ## dist/*.whl
-	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .
 
 clean: ## forget the environment and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Kept as files so that an environment is made once, and brought up to date when pyproject.toml changes.
-$(RUN): pyproject.toml $(MADE)
+# Kept as files so that an environment is made once, and brought up to date when what it is made from changes.
+$(RUN): pyproject.toml requirements/build.txt requirements/run.txt $(MADE)
 	@echo "Installing agentenv-scheduler into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(LOCKED) requirements/run.txt
+	@$(THIS)
 	@touch $@
 
-$(DEV): pyproject.toml $(MADE)
+$(DEV): pyproject.toml requirements/build.txt requirements/dev.txt $(MADE)
 	@echo "Installing agentenv-scheduler and its tools into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(LOCKED) requirements/dev.txt
+	@$(THIS)
 	@touch $(RUN) $@
+
+$(TOOLS): requirements/tools.txt $(DEV)
+	@echo "Installing what few targets need into $(VENV) …"
+	@$(LOCKED) requirements/tools.txt
+	@touch $@
 
 $(MADE):
 	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or later is needed; none was found (make PYTHON=/path/to/python3)."; exit 1; fi

@@ -23,11 +23,12 @@ from typing import Any, Self
 
 import yaml
 
+from scheduler import __version__
 from tests.support.image import program, read_image
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
-OWN_IMAGE = "agentenv-scheduler:latest"
+OWN_IMAGE = f"agentenv-scheduler:{__version__}"
 HEALTHY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 

@@ -28,7 +28,7 @@ match sys.argv[1:]:
         binaries = pathlib.Path(directory, "bin")
         binaries.mkdir(parents=True)
         shutil.copy(__file__, binaries / "python")
-    case ["-m", "pip", *rest]:
+    case ["-m", "pip", *rest] if "--editable" in rest:
         with pathlib.Path("pip.log").open("a") as log:
             print("{name}", file=log)
 """
@@ -41,6 +41,7 @@ class Checkout:
         self.folder = folder
         for name in ("Makefile", "pyproject.toml"):
             shutil.copy(ROOT / name, folder)
+        shutil.copytree(ROOT / "requirements", folder / "requirements")
 
     def python(self, version: str) -> str:
         path = self.folder / f"python-{version}"
@@ -61,7 +62,7 @@ class Checkout:
 
     @property
     def installed_into(self) -> list[str]:
-        """The version of the environment at each installation so far."""
+        """The version of the environment at each installation of this package so far."""
         log = self.folder / "pip.log"
         return log.read_text().split() if log.exists() else []
 
