@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from scheduler.access.key_file import KeyEntry, UnfitEntry, add_to_file, entry_of
 from scheduler.access.keys import generate_key, hash_key
 from scheduler.access.roles import Role
 
@@ -21,40 +23,79 @@ def _role(text: str) -> Role:
     return Role(text)
 
 
-GivenRole = Annotated[Role, typer.Option(parser=_role, metavar="|".join(Role), help="What the key may do.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="The caller this key stands for: 1 to 64 of A-Z, a-z, 0-9, dot, underscore and dash. The same name "
+        "once more to rotate."
+    ),
+]
+GivenRole = Annotated[
+    Role,
+    typer.Option(
+        parser=_role,
+        metavar="|".join(Role),
+        show_default=False,
+        help="What the key may do: a node reports, a gateway places and reads, an admin may do everything. "
+        "[default: gateway]",
+    ),
+]
+NodeId = Annotated[
+    str | None, typer.Option(metavar="ID", help="Binds a key of role node to this one node. [default: any node]")
+]
+KeyFile = Annotated[
+    Path,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="The file that `http.api_keys` names, JSON or TOML (by its suffix). One that is not there is made, "
+        "for its owner alone.",
+    ),
+]
 
-keys_app = typer.Typer(help="API keys: make one, hash one.", no_args_is_help=True)
+keys_app = typer.Typer(help="API keys: make one, hash one, add one to the file of keys.", no_args_is_help=True)
 
 
-@keys_app.command("new")
-def new(
-    name: Annotated[str, typer.Argument(help="The caller this key stands for; the same name again to rotate.")],
-    role: GivenRole = Role.GATEWAY,
-    node_id: Annotated[str | None, typer.Option(help="Binds a node key to this one node.")] = None,
-) -> None:
-    """Make a key. It is shown once, on standard error; standard output is the entry for the key file."""
-    if node_id is not None and role is not Role.NODE:
-        raise typer.BadParameter("only a key of role node may be bound to a node", param_hint="--node-id")
+@keys_app.command(
+    "add",
+    epilog="\b\nExamples:\n"
+    "  agentenv-scheduler keys add ops --role admin --file keys.json\n"
+    "  agentenv-scheduler keys add node-7 --role node --node-id node-7 --file keys.json > node-7.key",
+)
+def add(name: Name, file: KeyFile, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> None:
+    """Make a key and add its hash to the file of keys, which running replicas read again within a second.
+
+    The key is shown once, on standard output; the file holds only its hash."""
     key = generate_key()
+    add_to_file(file, _entry(name, role, key, node_id))
+    typer.echo(f"{name}, role {role.value}, added to {file}; the key is shown once:", err=True)
+    typer.echo(key)
+
+
+@keys_app.command("new", epilog="\b\nExamples:\n  agentenv-scheduler keys new edge-gateway --role gateway")
+def new(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> None:
+    """Make a key. It is shown once, on standard error; standard output is the entry for the key file."""
+    key = generate_key()
+    entry = _entry(name, role, key, node_id)
     typer.echo(f"key (shown once): {key}", err=True)
-    typer.echo(_entry(name, role, key, node_id))
+    typer.echo(json.dumps(entry.as_dict()))
 
 
-@keys_app.command("hash")
-def hash_given(
-    name: Annotated[str, typer.Argument(help="The caller this key stands for.")],
-    role: GivenRole = Role.GATEWAY,
-) -> None:
+@keys_app.command("hash", epilog="\b\nExamples:\n  agentenv-scheduler keys hash edge-gateway --role gateway")
+def hash_given(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> None:
     """Write the entry for a key that already exists, read from a prompt without echo."""
+    _entry(name, role, "", node_id)
     key = typer.prompt("key", hide_input=True, err=True)
     if not _KEY.fullmatch(key):
         # What can be guessed would need a slow hash; keys that cannot are long and random.
         raise typer.BadParameter("a key has 32 to 256 characters of A-Z, a-z, 0-9, dot, underscore, tilde and dash")
-    typer.echo(_entry(name, role, key, None))
+    typer.echo(json.dumps(_entry(name, role, key, node_id).as_dict()))
 
 
-def _entry(name: str, role: Role, key: str, node_id: str | None) -> str:
-    entry = {"name": name, "role": role.value, "sha256": hash_key(key)}
-    if node_id is not None:
-        entry["node_id"] = node_id
-    return json.dumps(entry)
+def _entry(name: str, role: Role, key: str, node_id: str | None) -> KeyEntry:
+    """What `serve` would take, and nothing else."""
+    item = {"name": name, "role": role.value, "sha256": hash_key(key)}
+    try:
+        return entry_of(item if node_id is None else {**item, "node_id": node_id})
+    except UnfitEntry as unfit:
+        raise typer.BadParameter(str(unfit)) from None

@@ -140,3 +140,52 @@ def test_an_unknown_role_is_answered_with_the_known_ones() -> None:
     result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "boss"])
     assert result.exit_code == 2
     assert "Invalid value for --role: 'boss' is not one of node, gateway, admin" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("name", ["bad name", "", "a/b", "n" * 65, "schlüssel"])
+@pytest.mark.parametrize("command", [["new"], ["hash"], ["add", "--file", "keys.json"]])
+def test_a_name_that_serve_refuses_is_refused_where_keys_are_made(
+    command: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(keys_app, [*command, name], input="k" * 32)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "1 to 64 of A-Z, a-z, 0-9, dot, underscore and" in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", ["keys.json", "keys.toml"])
+def test_keys_that_are_added_to_a_file_open_the_door_and_are_nobody_elses_to_read(file: str, tmp_path: Path) -> None:
+    path, runner = tmp_path / file, CliRunner()
+    added = ["add", "--file", str(path)]
+    first = runner.invoke(keys_app, [*added, "ops", "--role", "admin"])
+    assert (first.exit_code, path.stat().st_mode & 0o777) == (0, 0o600)
+    path.chmod(0o640)
+    second = runner.invoke(keys_app, [*added, "n", "--role", "node", "--node-id", 'a"ü\\b'])
+    ring = KeyRing(path)
+    assert ring.authenticate(first.stdout.strip()) == Principal("ops", Role.ADMIN)
+    assert ring.authenticate(second.stdout.strip()) == Principal("n", Role.NODE, 'a"ü\\b')
+    assert path.stat().st_mode & 0o777 == 0o640, "whoever could read it still can"
+    assert [each.name for each in tmp_path.iterdir()] == [file]
+    assert first.stdout.strip() not in path.read_text("utf-8")
+
+
+def test_what_serve_would_refuse_is_not_added_to_a_file(tmp_path: Path) -> None:
+    path, runner = tmp_path / "keys.json", CliRunner()
+    added = ["add", "--file", str(path), "ops"]
+    write(path, entry("one", "ops"), entry("two", "ops"))
+    before = path.read_bytes()
+    third = runner.invoke(keys_app, added)
+    assert "ops has 3 keys, at most 2" in str(third.exception)
+    write(path, entry("one", "ops"))
+    other = runner.invoke(keys_app, [*added, "--role", "admin"])
+    assert "must agree on role" in str(other.exception)
+    path.write_bytes(b"{")
+    broken = runner.invoke(keys_app, added)
+    assert "cannot be read" in str(broken.exception)
+    path.write_bytes(before)
+    (tmp_path / ".keys.json.new").touch()
+    write(path, entry("one", "ops"))
+    busy = runner.invoke(keys_app, added)
+    assert "somebody else writes" in str(busy.exception)
+    assert [result.stdout for result in (third, other, broken, busy)] == [""] * 4
