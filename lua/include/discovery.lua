@@ -100,7 +100,7 @@ local function delist_node(node_id, now, settings)
   close_account(node_id)
   if heard_ms then redis.call('HSET', node, 'last_seen_ms', heard_ms) end
   redis.call('PEXPIRE', node, integer(math.max(settings.report_ttl_ms, settings.binding_ttl_ms) + 3600000))
-  for _, set in ipairs({ 'nodes', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
+  for _, set in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
   redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)
   redis.call('ZADD', key('forgotten'), integer(now + settings.binding_ttl_ms), node_id)
   drop_row(node_id)

@@ -119,7 +119,7 @@ class KubernetesSettings:
 
 @dataclass(frozen=True, slots=True)
 class DiscoverySettings:
-    """`nodes` are added and updated at start-up in every mode; an empty list replaces nothing."""
+    """`nodes` are listed at start-up in every mode, instead of those that an earlier revision listed."""
 
     mode: DiscoveryMode = DiscoveryMode.STATIC
     nodes: tuple[NodeAddress, ...] = ()

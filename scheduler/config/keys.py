@@ -183,7 +183,9 @@ _FLEET = (
     Key("discovery.mode", choice(DiscoveryMode), _discovery.mode,
         "Where nodes come from: this file and the API, Kubernetes, or their own first heartbeat. Reports over gRPC, as "
         "AgentENV's nodes send them, name no endpoint: `heartbeat` is for nodes that report over HTTP."),
-    Key("nodes", nodes(), (), "Nodes known from the start; added and updated, never removed."),
+    Key("nodes", nodes(), (),
+        "Nodes known from the start, in every mode. Those that leave the list with a higher `settings.revision` are "
+        "taken off."),
     Key("discovery.kubernetes.namespace", text(), "", "Where the nodes' Service is; needed in that mode."),
     Key("discovery.kubernetes.service_name", text(), "", "The nodes' Service; needed in that mode."),
     Key("discovery.kubernetes.port", integer(0, 65535), 0, "The port that nodes serve; needed in that mode."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from scheduler.cancellation import end_tasks
 from scheduler.discovery.endpoints import DiscoveredNodes, discover
 from scheduler.discovery.reflector import Reflector, ReflectorTimes
 from scheduler.discovery.selectors import checked_selector
-from scheduler.domain.node import NodeAddress
 from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.observability.logging import get_logger
 
@@ -57,7 +56,6 @@ class KubernetesDiscovery:
         leases: LeaseStore,
         replica_id: str,
         *,
-        configured: Sequence[NodeAddress] = (),
         times: DiscoveryTimes | None = None,
         connect: Callable[[], ApiClient] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -70,7 +68,6 @@ class KubernetesDiscovery:
         self._nodes = nodes
         self._leases = leases
         self._replica_id = replica_id
-        self._configured = tuple(configured)
         self._times = times or DiscoveryTimes()
         self._connect = connect or in_cluster_client
         self._clock = clock
@@ -140,9 +137,7 @@ class KubernetesDiscovery:
         now = self._clock()
         if found == self._written and now - self._written_at < self._times.rewrite_seconds:
             return
-        known = {node.node_id for node in (*found.active, *found.lingering)}
-        configured = tuple(node for node in self._configured if node.node_id not in known)
-        await self._nodes.replace((*found.active, *configured), found.lingering)
+        await self._nodes.replace(found.active, found.lingering, keep_configured=True)
         self._written, self._written_at = found, now
 
     def _believed(self, found: DiscoveredNodes) -> bool:

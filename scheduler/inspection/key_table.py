@@ -44,7 +44,7 @@ _KINDS = (
         for name in ("shared_settings", "rotations", "stats", "loads", "shapes", "bindings", "groups")
     ),
     *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs")),
-    *(KeyKind(name, "zset") for name in ("nodes", "seen", "silent", "removed", "forgotten", "replicas")),
+    *(KeyKind(name, "zset") for name in ("nodes", "configured", "seen", "silent", "removed", "forgotten", "replicas")),
     *(KeyKind(name, "zset") for name in ("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering")),
     *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned", "ended")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),

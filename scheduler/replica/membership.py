@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from scheduler.config import DiscoverySettings
 from scheduler.domain.limits import PAGE_MAX
-from scheduler.domain.node import DiscoveryState, NodeAddress
+from scheduler.domain.node import DiscoveryState
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import Conflict, NotFound, StoreUnusable
+from scheduler.errors import Conflict, StoreUnusable
 from scheduler.observability.logging import get_logger
+from scheduler.store.nodes import ConfiguredBy
 from scheduler.store.server import ServerIdentity
 from scheduler.store.settings import Loss
 
@@ -69,6 +70,7 @@ class Membership:
         self._services = services
         self._settings = settings
         self._configured = discovery.nodes
+        self._nodes_kept: tuple[str, ...] = ()  # of another configuration of the same revision
         self._replica_id = replica_id
         self._identity: Identity | None = None
         self._last_keepalive: KeepaliveReply | None = None
@@ -95,6 +97,8 @@ class Membership:
                     await self._join()
                 else:
                     self._ledger.client.guard.check_passed()
+                    if self._nodes_kept and self._members == (self._replica_id,):
+                        await self._list_configured_nodes()  # whoever kept them is gone
             except StoreUnusable as error:
                 self._services.readiness.note_unusable(error)
                 raise
@@ -205,10 +209,7 @@ class Membership:
         log.info("put back", nodes=len(known), remembered=len(self._ledger.rebuild.memory), restored=restored)
 
     async def _put_back_what_is_configured(self) -> None:
-        for address in self._configured:
-            state = await self._state_to_set(address)
-            if state is not None:
-                await self._ledger.nodes.set(address.node_id, address.endpoint, state, recovering=self._recovering)
+        await self._list_configured_nodes()
         for template in self._settings.templates.values():
             await self._ledger.templates.put(template)
 
@@ -231,13 +232,21 @@ class Membership:
                 return declared
             page, cursor = await self._ledger.templates.list(PAGE_MAX, cursor)
 
-    async def _state_to_set(self, address: NodeAddress) -> DiscoveryState | None:
-        """None: the ledger lists the node just so. A node that somebody drains keeps draining."""
-        try:
-            node = await self._ledger.nodes.get(address.node_id)
-        except NotFound:
-            return DiscoveryState.ACTIVE
-        return None if node.endpoint == address.endpoint else node.discovery
+    async def _list_configured_nodes(self) -> None:
+        """The nodes of this replica's file, instead of those of an earlier one."""
+        by = ConfiguredBy(self._replica_id, self._settings.revision, self._recovering)
+        outcome = await self._ledger.nodes.configure(self._configured, by)
+        if outcome.removed:
+            log.info("nodes that left the configuration were taken off the list", node_ids=outcome.removed)
+        if outcome.outdated and self._configured:
+            log.info("a configuration of a higher revision says which nodes there are", nodes=len(self._configured))
+        if outcome.kept and outcome.kept != self._nodes_kept:
+            log.warning(
+                "nodes that are not in this configuration stay listed: another replica may run on an earlier one of "
+                "the same revision; raise settings.revision, or remove them",
+                node_ids=outcome.kept,
+            )
+        self._nodes_kept = outcome.kept
 
     def _tend_memory(self) -> None:
         memory, metrics = self._ledger.rebuild.memory, self._services.metrics

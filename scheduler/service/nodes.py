@@ -37,11 +37,14 @@ class NodeService:
             await self._store.set(node_id, endpoint, state, recovering=recovering)
         log.info("node listed", node_id=node_id, endpoint=endpoint, state=state.value)
 
-    async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
-        """The whole discovered list in one step; an id in both counts as lingering."""
+    async def replace(
+        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
+    ) -> None:
+        """The whole discovered list in one step; an id in both counts as lingering. `keep_configured`: what replicas'
+        configurations list stays beside it."""
         active, lingering = _clean_addresses("active", active), _clean_addresses("lingering", lingering)
         with self._metrics.ledger_call("replace_nodes"):
-            await self._store.replace(active, lingering)
+            await self._store.replace(active, lingering, keep_configured=keep_configured)
         log.info("node list replaced", active=len(active), lingering=len(lingering))
 
     async def unregister(self, node_id: str, service_instance_id: str) -> None:

@@ -54,6 +54,7 @@ class Keys:
     rotations = _Key("rotations")
     stats = _Key("stats")
     replicas = _Key("replicas")
+    configured = _Key("configured")
     rebuild = _Key("rebuild")
 
     # Where version 0.1 kept its settings, its clock and its leftovers: after a conversion a text that stops it.

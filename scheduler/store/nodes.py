@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler import deadline
@@ -17,10 +18,30 @@ from scheduler.store.upstream_bindings import UpstreamBindings
 
 CHANGES_A_STEP = 1000
 PUT_BACK_A_STEP = 200
+CONFIGURED_A_STEP = 200
 PAGE = 200
 NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
 EVENTS_A_CALL = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredBy:
+    """Whose configuration, and of which revision. `recovering`: as for `NodeStore.set`."""
+
+    replica_id: str
+    revision: int
+    recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredNodes:
+    """`removed` left with the earlier configuration. `kept` did not, because another replica is alive and both say the
+    same revision. `outdated`: the ledger goes by a higher revision, so nothing was changed."""
+
+    removed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    outdated: bool = False
 
 
 class NodeStore:
@@ -48,8 +69,64 @@ class NodeStore:
             arguments = [part for entry in step for part in entry]
             await self._runner.run("set_nodes", 1, len(step), *arguments, durable=True)
 
-    async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
-        """Replace the whole list; an id in both is lingering. Up to 1,000 changes are one step."""
+    async def configure(self, nodes: Sequence[NodeAddress], by: ConfiguredBy) -> ConfiguredNodes:
+        """List the nodes of a replica's configuration, and take out what an earlier one listed and this does not.
+
+        An empty list says nothing against one of the same revision: not every replica need be told of the nodes."""
+        removed: list[str] = []
+        kept: list[str] = []
+        for first in range(0, len(nodes), CONFIGURED_A_STEP):
+            step = nodes[first : first + CONFIGURED_A_STEP]
+            pairs = [part for node in step for part in (node.node_id, node.endpoint)]
+            if await self._configure(by, len(step), pairs, removed, kept) is None:
+                return ConfiguredNodes(outdated=True)
+        wanted = {node.node_id for node in nodes}
+        at_most = by.revision if nodes else by.revision - 1
+        leaving = [
+            node_id
+            for node_id, revision in (await self._configured()).items()
+            if node_id not in wanted and revision <= at_most
+        ]
+        for first in range(0, len(leaving), CONFIGURED_A_STEP):
+            if await self._configure(by, 0, leaving[first : first + CONFIGURED_A_STEP], removed, kept) is None:
+                return ConfiguredNodes(outdated=True)
+        return ConfiguredNodes(tuple(removed), tuple(kept))
+
+    async def _configure(
+        self, by: ConfiguredBy, listed: int, arguments: list[str], removed: list[str], kept: list[str]
+    ) -> bool | None:
+        """One step; None when the ledger goes by a configuration of a higher revision."""
+        status, reply = await self._runner.run(
+            "configure_nodes", by.replica_id, by.revision, int(by.recovering), listed, *arguments, durable=True
+        )
+        if status == "outdated":
+            return None
+        changed, gone, stay = ([codec.text(part) for part in parts] for parts in reply)
+        if not by.recovering:
+            for index in range(0, len(changed), 3):
+                self.told[changed[index]] = (changed[index + 1], DiscoveryState(changed[index + 2]))
+        self.told |= dict.fromkeys(gone)
+        removed += gone
+        kept += stay
+        return True
+
+    async def _configured(self) -> dict[str, int]:
+        """Node → the revision of the last configuration that listed it."""
+        client, key = self._runner.client, self._runner.keys.configured
+        found: dict[str, int] = {}
+        while page := await client.command("ZRANGE", key, len(found), len(found) + CHANGES_A_STEP - 1, "WITHSCORES"):
+            before = len(found)
+            found |= {codec.text(page[index]): int(float(page[index + 1])) for index in range(0, len(page), 2)}
+            if len(found) == before:
+                break  # it changes under our hands; what is missed stays until the next start
+        return found
+
+    async def replace(
+        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
+    ) -> None:
+        """Replace the whole list; an id in both is lingering. Up to 1,000 changes are one step.
+
+        `keep_configured`: what replicas' configurations list stays, whether it is in this list or not."""
         wanted = {node.node_id: (node.endpoint, DiscoveryState.ACTIVE) for node in active}
         wanted |= {node.node_id: (node.endpoint, DiscoveryState.LINGERING) for node in lingering}
         listed = await self._listed()
@@ -58,7 +135,9 @@ class NodeStore:
             for node_id, (endpoint, state) in wanted.items()
             if listed.get(node_id) != (endpoint, state.value)
         ]
-        removals = [(node_id,) for node_id in listed if node_id not in wanted]
+        # Read after the list: who is configured meanwhile is not in it yet.
+        kept = await self._configured() if keep_configured else {}
+        removals = [(node_id,) for node_id in listed if node_id not in wanted and node_id not in kept]
         steps = [*changes, *removals]
         for first in range(0, len(steps), CHANGES_A_STEP):
             step = steps[first : first + CHANGES_A_STEP]

@@ -13,10 +13,11 @@ from structlog.testing import capture_logs
 from scheduler.config import KubernetesSettings
 from scheduler.discovery.kubernetes import DiscoveryTimes, KubernetesDiscovery, in_cluster_client
 from scheduler.discovery.reflector import ReflectorTimes
-from scheduler.domain.node import NodeAddress
+from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger
+from scheduler.store.nodes import ConfiguredBy
 from tests.discovery.stub_api import PODS, SLICES, StubApi, endpoint, endpoint_slice, pod, served
 from tests.support.clock import VirtualClock
 
@@ -234,11 +235,14 @@ async def _is(discovery: KubernetesDiscovery, *, empty: bool) -> bool:
 
 async def test_configured_nodes_stay_beside_the_discovered(cluster: Cluster, ledger: Ledger) -> None:
     two_nodes(cluster.api)
-    discovery, _ = await cluster.replica()
-    discovery._configured = (NodeAddress("fixed", "http://fixed:8000"), NodeAddress("p1", "http://elsewhere:1"))
-    discovery._written = None
+    configured = (NodeAddress("fixed", "http://fixed:8000"), NodeAddress("p1", "http://elsewhere:1"))
+    await ledger.nodes.configure(configured, ConfiguredBy("another replica", 0))
+    await ledger.nodes.set("stranger", "http://stranger:1", DiscoveryState.ACTIVE)
+    await cluster.replica()
     await cluster.lists(fixed="active", p1="active", p2="active")
     assert (await cluster.listed())["p1"] == ("active", "http://10.0.0.1:8000")
+    await ledger.nodes.configure((), ConfiguredBy("another replica", 1))
+    assert "fixed" not in await cluster.listed()
 
 
 async def test_one_replica_writes_and_another_takes_over(cluster: Cluster, clock: VirtualClock) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.config import DiscoverySettings
 from scheduler.domain.node import DiscoveryState, NodeAddress
@@ -109,6 +110,63 @@ async def test_configured_nodes_are_added_and_moved_but_never_removed_or_woken(m
         "node-a": (moved.endpoint, DiscoveryState.LINGERING),
         "node-b": (NODE_B.endpoint, DiscoveryState.ACTIVE),
     }
+
+
+async def test_a_node_that_left_the_file_of_a_higher_revision_leaves_and_an_earlier_file_brings_it_back_no_more(
+    members: Members,
+) -> None:
+    old = await members.new("old", NODE_A, NODE_B, revision=1)
+    await old.step()
+    await old.ledger.nodes.set("by-hand", "http://10.0.0.9:80", DiscoveryState.ACTIVE)
+    await (await members.new("new", NODE_A, revision=2)).step()
+    assert list(await old.listed()) == ["by-hand", "node-a"]
+    for late in (old, await members.new("late", NODE_A, NODE_B, revision=1)):
+        await late.step()
+        assert list(await old.listed()) == ["by-hand", "node-a"], "a rolling change has replicas of both"
+    await (await members.new("none", revision=3)).step()
+    assert list(await old.listed()) == ["by-hand"]
+
+
+async def test_a_node_that_left_the_file_stays_out_of_a_ledger_that_is_put_back(members: Members) -> None:
+    await (await members.new("old", NODE_A, NODE_B, revision=1)).step()
+    new = await members.new("new", NODE_A, revision=2)
+    await new.step()
+    await members.empty_the_ledger()
+    await (await members.new("old again", NODE_A, NODE_B, revision=1)).step()
+    await new.step()
+    assert list(await new.listed()) == ["node-a"]
+
+
+async def test_of_the_same_revision_a_file_replaces_another_when_no_other_replica_is_alive(
+    members: Members, clock: VirtualClock
+) -> None:
+    await (await members.new("one", NODE_A, NODE_B)).step()
+    second = await members.new("two", NODE_A)
+    with capture_logs() as told:
+        await second.step()
+    assert list(await second.listed()) == ["node-a", "node-b"]
+    (warning,) = [event for event in told if "stay listed" in event["event"]]
+    assert warning["node_ids"] == ("node-b",)
+    clock.advance(KEEPALIVE_TTL_MS + 1)
+    await second.step()
+    assert list(await second.listed()) == ["node-a"]
+
+
+async def test_a_node_that_was_removed_by_hand_is_no_longer_one_of_the_file(members: Members) -> None:
+    first = await members.new("one", NODE_A, NODE_B)
+    await first.step()
+    await first.ledger.nodes.remove("node-b")
+    await first.ledger.nodes.set("node-b", "http://10.0.0.9:80", DiscoveryState.ACTIVE)
+    await (await members.new("two", NODE_A, revision=1)).step()
+    assert list(await first.listed()) == ["node-a", "node-b"]
+
+
+async def test_a_file_of_many_nodes_is_taken_over_in_steps(members: Members) -> None:
+    many = [NodeAddress(f"node-{number:03}", f"http://10.0.0.{number % 250}:80") for number in range(450)]
+    await (await members.new("one", *many)).step()
+    second = await members.new("two", *many[:225], revision=1)
+    await second.step()
+    assert list(await second.listed()) == [node.node_id for node in many[:225]]
 
 
 async def test_an_empty_list_of_nodes_replaces_nothing(members: Members) -> None:

@@ -1,0 +1,74 @@
+-- configure_nodes.lua: lists the nodes of a replica's configuration, and takes out those that left it.
+-- Guarantee: the configuration of the highest revision stands: an earlier one changes nothing, and what only an
+--            earlier one listed leaves. Of two with the same revision, none takes out what the other lists while
+--            another replica is alive. A node that drains goes on draining; what others listed is not touched.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: replica_id
+-- ARGV[3]: revision  of this configuration
+-- ARGV[4]: waiting  '1': nodes new to the ledger were known before it was lost, as for set_nodes
+-- ARGV[5]: listed_count  how many pairs follow
+-- ARGV[6..]: nodes  node_id, endpoint, …; then ids that this configuration does not list
+-- Reply: {'configured', {node_id, endpoint, state, …} that changed, {node_id, …} taken out, {node_id, …} that stay
+--        because another replica is alive} | {'outdated', revision of the ledger's settings}
+--        {'again'} | {'uninitialised'} | {'unknown', what, found}
+-- Errors: none
+-- Cost: O(changes log nodes + open reservations of returning nodes); what is given up of those that return too
+--       late goes in slices before anything changes
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/clock"
+-- @include "include/settings"
+-- @include "include/discovery"
+-- @include "include/rebuilding"
+
+local settings, refused = read_settings()
+if refused then return refused end
+read_binding_settings(settings)
+local now = open_clock(ARGV[1])
+local revision, listed_end = tonumber(ARGV[3]), 5 + 2 * tonumber(ARGV[5])
+local about = (ARGV[4] == '1' or not_rebuilt(settings.gated_until_ms, now)) and { waiting = '1' } or nil
+local in_force = redis.call('HGET', KEYS[1], 'revision')
+if tonumber(in_force) > revision then return { 'outdated', in_force } end
+
+local settled = 0
+for index = 6, listed_end, 2 do
+  settled = settled + settle_absence(ARGV[index], now)
+  if settled >= REMOVED_SLICE then
+    save_rows()
+    return { 'again', 'absence' }
+  end
+end
+
+local function others_alive()
+  local alive = redis.call('ZRANGEBYSCORE', key('replicas'), '(' .. integer(now), '+inf', 'LIMIT', 0, 2)
+  for _, replica_id in ipairs(alive) do
+    if replica_id ~= ARGV[2] then return true end
+  end
+  return false
+end
+
+local changed, gone, kept = {}, {}, {}
+for index = 6, listed_end, 2 do
+  local node_id, endpoint = ARGV[index], ARGV[index + 1]
+  local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery')
+  local state = known[2] == 'lingering' and 'lingering' or 'active'
+  if known[1] ~= endpoint or known[2] ~= state then
+    list_node(node_id, endpoint, state, now, about)
+    for _, part in ipairs({ node_id, endpoint, state }) do changed[#changed + 1] = part end
+  end
+  redis.call('ZADD', key('configured'), integer(revision), node_id)
+end
+local shared = #ARGV > listed_end and others_alive()
+for index = listed_end + 1, #ARGV do
+  local configured_at = tonumber(redis.call('ZSCORE', key('configured'), ARGV[index]) or '')
+  if configured_at and configured_at == revision and shared then
+    kept[#kept + 1] = ARGV[index]
+  elseif configured_at and configured_at <= revision then
+    delist_node(ARGV[index], now, settings)
+    gone[#gone + 1] = ARGV[index]
+  end
+end
+save_rows()
+close_clock(now)
+return { 'configured', changed, gone, kept }
