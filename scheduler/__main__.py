@@ -9,9 +9,12 @@ def main() -> None:
         from scheduler.health_probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))
-    from scheduler.cli import main as command_line
+    try:
+        from scheduler.cli import main as command_line
 
-    command_line()
+        command_line()
+    except KeyboardInterrupt:  # before the command had begun
+        sys.exit(130)
 
 
 if __name__ == "__main__":

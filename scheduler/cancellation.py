@@ -2,18 +2,30 @@
 
 Libraries lose cancellations: `asyncio.wait_for` before Python 3.12 answers with the result when a cancellation
 meets the completion it waits for, and the task then goes on as if nobody had asked it to end. Nothing of this
-package uses it; around what others do, these two make sure.
+package uses it; around what others do, these make sure.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def run_command(work: Coroutine[Any, Any, T]) -> T:
+    """`asyncio.run` for a command: Ctrl-C raises KeyboardInterrupt, whatever error ending made of it."""
+
+    async def heedful() -> T:
+        with heed_cancellation():
+            return await work
+
+    return asyncio.run(heedful())
 
 
 class heed_cancellation:  # noqa: N801 - used like a function: `with heed_cancellation(): …`

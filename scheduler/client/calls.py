@@ -99,6 +99,7 @@ class Calls:
             return _Failure(silent, may_have_arrived=not isinstance(error, _NOT_SENT))
         except httpx.HTTPError as error:
             gone = StoreUnavailable(f"the scheduler was not reached ({type(error).__name__})")
+            gone.__cause__ = error
             return _Failure(gone, may_have_arrived=not isinstance(error, _NOT_SENT))
         if not answer.is_success:
             return _told(answer)

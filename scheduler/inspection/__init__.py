@@ -4,7 +4,8 @@ where.py       the ledger an operator named
 shapes.py      the ranking indexes, and how far each has come
 one_node.py    one node with everything the ledger keeps about it
 story.py       one reservation from beginning to end
-tables.py      listings for people
+ledger_source.py  what an operator asks, answered from Redis
+tables.py      listings of groups and indexes
 pages.py       one thing at length, for people
 recount.py     `check`: the whole ledger counted anew, by scripts that each judge one moment
 key_table.py   what kinds of key there are, and what keeps each of them bounded

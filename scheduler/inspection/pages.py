@@ -4,41 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from scheduler.api.views import node_view
 from scheduler.domain.wording import counted
 from scheduler.inspection.one_node import NodeLook
 from scheduler.inspection.recount import Report
 from scheduler.inspection.story import UNSETTLED, Story
-from scheduler.inspection.tables import NONE, age, instant, size
+from scheduler.operating.pages import node_page as plain_node_page
+from scheduler.operating.words import age, instant, size
 
 
 def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:
-    node, snapshot, pending = look.node, look.node.snapshot, look.node.pending
-    chosen = "may be chosen" if node.eligible else f"not chosen: {node.ineligible_reason}"
-    yield f"node {node.node_id}: {node.status.value}, {chosen}"
-    yield f"  endpoint     {node.endpoint}, {node.discovery.value} in discovery"
-    if node.last_seen_ms is None:
-        yield "  report       none yet"
-    else:
-        seen = f"{age(now_ms - node.last_seen_ms)} ago ({instant(node.last_seen_ms)})"
-        yield f"  report       {seen}, generation {node.generation}, instance {node.service_instance_id}"
-    yield (
-        f"  reported     {snapshot.sandbox_count} running, {snapshot.sandbox_starting_count} starting, "
-        f"{snapshot.paused_sandbox_count} paused"
-    )
-    yield from _dimension(
-        "CPUs",
-        (snapshot.allocated_cpu, snapshot.paused_allocated_cpu, pending.cpu_count),
-        look.capacity.cpu_count,
-        snapshot.cpu_count,
-    )
-    yield from _dimension(
-        "memory",
-        (snapshot.allocated_memory_bytes, snapshot.paused_allocated_memory_bytes, pending.memory_bytes),
-        look.capacity.memory_bytes,
-        snapshot.memory_total_bytes,
-    )
-    pressure = NONE if node.pressure.highest is None else f"{node.pressure.highest:.4f}"
-    yield f"  pressure     {pressure}"
+    """As the HTTP API's, by effective capacity, and what the ledger keeps about it."""
+    capacity = {"cpu_capacity": look.capacity.cpu_count, "memory_capacity_bytes": look.capacity.memory_bytes}
+    yield from plain_node_page(node_view(look.node) | capacity, now_ms)
     if look.limit_exceeded:
         yield f"  over limit   {look.limit_exceeded}"
     yield f"  sandboxes    {look.listed} in its last roster, {look.awaited} awaited"
@@ -52,23 +30,6 @@ def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:
             f"{age(now_ms - reservation.created_at_ms)} old, "
             f"{age(reservation.expires_at_ms - now_ms)} left{_sandbox(reservation.sandbox_id)}"
         )
-
-
-def _dimension(name: str, parts: tuple[int, int, int], capacity: int | None, advertised: int) -> Iterator[str]:
-    """`parts` are active, paused and pending; what the node advertises is told where overcommit makes it another."""
-
-    def shown(amount: int) -> str:
-        return f"{amount:,}" if name == "CPUs" else size(amount)
-
-    active, paused, pending = parts
-    load = sum(parts)
-    total = f"{shown(active)} active + {shown(paused)} paused + {shown(pending)} pending = {shown(load)}"
-    if capacity is None:
-        yield f"  {name:<12} {total}, capacity not known"
-    else:
-        left = f"{shown(capacity - load)} left" if load < capacity else "full"
-        also = "" if advertised == capacity else f" (advertised {shown(advertised)})"
-        yield f"  {name:<12} {total} of {shown(capacity)}{also}, {left}"
 
 
 def _sandbox(sandbox_id: str | None) -> str:

@@ -60,12 +60,13 @@ class _Replica:
 
 @asynccontextmanager
 async def _replica(redis_addr: str, domain: str, keys: Mapping[str, str]) -> AsyncIterator[_Replica]:
-    """A process from here on; when it listens, `address` says so."""
+    """A process from here on; when it listens, `address` says so. Ctrl-C in the terminal is for us alone; a run that
+    was interrupted waits for nothing that a replica still does."""
     assigned = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "scheduler", "serve", "--redis-addr", redis_addr, "--domain", domain, *assigned,
         "--port", "0", "--no-grpc", "--no-metrics-listener", "--log-format", "json", "--log-level", "info",
-        stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE,
+        stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True,
         env={name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")},
     )  # fmt: skip
     if process.stderr is None:  # never: it was asked for
@@ -74,6 +75,10 @@ async def _replica(redis_addr: str, domain: str, keys: Mapping[str, str]) -> Asy
     reading = asyncio.create_task(_read_log(replica))
     try:
         yield replica
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        raise
     finally:
         with suppress(ProcessLookupError):
             process.terminate()

@@ -6,6 +6,8 @@ nobody else uses, whose keys are deleted afterwards.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,6 +22,7 @@ from scheduler.store.runner import Clock, server_clock
 
 EMBEDDED = "embedded"
 ERASE_SLICE = 1_000
+INTERRUPTED_SECONDS = 1.0
 # Nobody waits for an answer here: a run on a busy machine is to be slow, not to fail.
 PATIENT = StoreOptions(connect_timeout_ms=10_000, operation_timeout_ms=120_000, attempt_timeout_ms=60_000)
 # Simulated nodes are silent while nothing changes; no run lasts as long as this.
@@ -66,9 +69,19 @@ async def scratch_ledger(
 
 
 async def erase(ledger: Ledger) -> None:
-    """Delete every key of the ledger's domain, a slice at a time. The embedded one goes with the run."""
+    """Delete every key of the ledger's domain, a slice at a time. The embedded one goes with the run.
+
+    When the run was interrupted, its caller waits: what is not deleted within INTERRUPTED_SECONDS is left."""
     if ledger.client.embedded:
         return
+    task = asyncio.current_task()
+    interrupted = task is not None and task.cancelling() > 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(INTERRUPTED_SECONDS if interrupted else None):
+            await _erase(ledger)
+
+
+async def _erase(ledger: Ledger) -> None:
     cursor, pattern = b"0", f"{ledger.keys.tag}*"
     while True:
         cursor, keys = await ledger.client.command("SCAN", cursor, "MATCH", pattern, "COUNT", ERASE_SLICE)

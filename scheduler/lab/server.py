@@ -55,6 +55,7 @@ def private_server() -> Iterator[str]:
                  "--save", "", "--appendonly", "no", "--loglevel", "warning"],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in the terminal is for us: a run that ends still needs its server
             )  # fmt: skip
             try:
                 if _answers(process, port):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from scheduler import __version__
 from scheduler.cancellation import end_tasks
-from scheduler.config import Configuration, Settings, StoreSettings
+from scheduler.config import Configuration, Settings
 from scheduler.errors import SchedulerError
 from scheduler.observability.logging import configure_logging, get_logger
 from scheduler.observability.tracing import Tracing, open_tracing
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from scheduler.discovery.kubernetes import KubernetesDiscovery
     from scheduler.service import Services
     from scheduler.store.ledger import Ledger
-    from scheduler.store.options import StoreOptions
 
 log = get_logger(__name__)
 
@@ -61,6 +60,7 @@ class Replica:
 
     async def start(self) -> None:
         """Returns when every listener answers, whether or not the ledger can be reached yet."""
+        from scheduler.configured_store import store_options
         from scheduler.observability.metrics import Metrics
         from scheduler.service import build_services
         from scheduler.store.ledger import open_ledger
@@ -194,9 +194,7 @@ class Replica:
         discovery = self.settings.discovery
         if discovery.kubernetes is None or self.settings.replica.query_only:
             return None
-        return KubernetesDiscovery(
-            discovery.kubernetes, services.nodes, ledger.leases, self.replica_id, configured=discovery.nodes
-        )
+        return KubernetesDiscovery(discovery.kubernetes, services.nodes, ledger.leases, self.replica_id)
 
     async def _wait_unless_hurried(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -217,29 +215,6 @@ def new_replica_id() -> str:
     """Readable, and never twice: the host, the process, and chance."""
     host = "".join(character for character in socket.gethostname() if "!" <= character <= "~")[:64]
     return f"{host or 'replica'}-{os.getpid()}-{secrets.token_hex(3)}"
-
-
-def store_options(store: StoreSettings) -> StoreOptions:
-    """The store's own options, from its group of the configuration."""
-    from scheduler.store.options import StoreOptions
-
-    return StoreOptions(
-        pool_size=store.pool_size,
-        connect_timeout_ms=store.connect_timeout_ms,
-        operation_timeout_ms=store.operation_timeout_ms,
-        attempt_timeout_ms=store.attempt_timeout_ms,
-        wait_replicas=store.wait_replicas,
-        read_addr=store.redis_read_addr,
-        upstream_bindings=store.upstream_bindings,
-        tls_ca_file=_text(store.tls_ca_file),
-        tls_cert_file=_text(store.tls_cert_file),
-        tls_key_file=_text(store.tls_key_file),
-        tls_check_hostname=store.tls_check_hostname,
-    )
-
-
-def _text(path: os.PathLike[str] | None) -> str | None:
-    return None if path is None else os.fspath(path)
 
 
 async def serve(configuration: Configuration) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler import __version__
 from scheduler.observability.call_log import CALLS_PER_SECOND, CallLog
 from scheduler.observability.metrics import Metrics
+from scheduler.service.agreement import AgreementService
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
 from scheduler.service.cpu_configs import CpuConfigs
@@ -36,6 +37,7 @@ class Services:
     groups: GroupService
     artifacts: ArtifactService
     hints: HintService
+    agreement: AgreementService
     readiness: ReadinessService
     overview: OverviewService
     metrics: Metrics
@@ -65,6 +67,7 @@ def build_services(
         groups=GroupService(ledger.groups, metrics),
         artifacts=ArtifactService(ledger.artifacts, metrics),
         hints=HintService(lenient=lenient_hints),
+        agreement=AgreementService(ledger, metrics),
         readiness=readiness,
         overview=OverviewService(ledger, metrics, readiness),
         metrics=metrics,

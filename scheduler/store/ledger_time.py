@@ -10,6 +10,14 @@ class LedgerTime:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
+    async def now_ms(self) -> int:
+        """The clock that deadlines are on, unless the ledger was handed another."""
+        given = self._runner.clock()
+        if given is not None:
+            return given
+        seconds, microseconds = await self._runner.client.command("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000 + await self.skew_ms()
+
     async def skew_ms(self) -> int:
         """How far ledger time is ahead of the server's clock, because that clock was stepped back."""
         return codec.number(await self._runner.client.command("HGET", self._runner.keys.rotations, "offset"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fakeredis import FakeServer
+if TYPE_CHECKING:
+    from fakeredis import FakeServer  # slow to import, and only the embedded ledger needs it
 
 
 @dataclass(frozen=True, slots=True)

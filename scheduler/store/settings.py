@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from hashlib import blake2b
 
 from scheduler.domain.placement import Strategy
+from scheduler.domain.replica import LiveReplica
 from scheduler.domain.settings import (
     Admission,
     AvoidSettings,
@@ -24,6 +25,7 @@ from scheduler.store.runner import FORMAT, Runner, not_understood
 
 LIMIT_NAMES = tuple(limit.name for limit in fields(NodeResourceLimit))
 DEFAULT_KEEPALIVE_TTL_MS = 15_000
+REPLICAS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,22 @@ class SettingsStore:
         """The settings in force and the ledger's epoch; None when it holds none."""
         found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.settings))
         return (decode(found), found["epoch"]) if "epoch" in found else None
+
+    async def rebuilding_until_ms(self) -> int:
+        """Until when what is missing counts as lost and not as unknown; 0 when nothing was lost."""
+        return codec.number(
+            await self._runner.client.command("HGET", self._runner.keys.settings, "rebuilding_until_ms")
+        )
+
+    async def replicas(self, now_ms: int) -> tuple[LiveReplica, ...]:
+        """Those that are alive, in id order; at most REPLICAS_MAX."""
+        reply = await self._runner.client.command(
+            "ZRANGE", self._runner.keys.replicas, 0, REPLICAS_MAX - 1, "WITHSCORES"
+        )
+        signs = (
+            LiveReplica(codec.text(reply[index]), int(float(reply[index + 1]))) for index in range(0, len(reply), 2)
+        )
+        return tuple(sorted((sign for sign in signs if sign.expires_at_ms > now_ms), key=lambda sign: sign.replica_id))
 
     async def has_lost_writes(self) -> bool:
         """Whether the ledger's sequence is lower than one it has answered to this replica.

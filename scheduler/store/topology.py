@@ -28,7 +28,6 @@ from redis.exceptions import ClusterDownError, InvalidResponse, MovedError, Redi
 
 from scheduler.cancellation import end_tasks
 from scheduler.store.address import Address, Credentials, Scheme
-from scheduler.store.embedded import embedded_pool
 from scheduler.store.exchange import connection_of, give_back, replies_to
 from scheduler.store.guard import ServerGuard
 from scheduler.store.options import StoreOptions
@@ -53,6 +52,8 @@ class Topology(Protocol):
 def open_topology(address: Address, options: StoreOptions, guard: ServerGuard) -> Topology:
     """Nothing is connected yet. `guard` hears of every new connection."""
     if address.scheme is Scheme.EMBEDDED:
+        from scheduler.store.embedded import embedded_pool  # brings fakeredis, which takes long to import
+
         return FixedTopology(lambda: embedded_pool(options.fake_server), options)
     pools = Pools(address, options, guard)
     if address.scheme is Scheme.SENTINEL:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from scheduler.config import Configuration
 from scheduler.config.keys import KEYS
 from scheduler.errors import StoreUnavailable
 from scheduler.store.scripts import ScriptLibrary
+from tests.docs.test_commands import check_own_command, own_commands
+from tests.support.servers import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -181,15 +185,11 @@ def test_version(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"agentenv-scheduler {__version__}\n"
 
 
-def test_serve_never_imports_the_lab_or_inspection(
-    served: list[Configuration], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
-        raise AssertionError("serve added the tools")
-
-    monkeypatch.setattr(cli, "complete_app", refuse)
-    assert run("serve") == 0
-    assert served
+def test_serve_never_imports_the_lab_or_inspection(monkeypatch: pytest.MonkeyPatch) -> None:
+    added: list[Any] = []
+    monkeypatch.setattr(cli, "_add_once", added.append)
+    cli._app_for(["serve", "--port", "0"])
+    assert added == [cli._ADDED_BY["serve"]]
 
 
 def test_a_reader_who_leaves_early_causes_no_traceback() -> None:
@@ -202,18 +202,90 @@ def test_a_reader_who_leaves_early_causes_no_traceback() -> None:
         timeout=60,
         check=False,
     )
-    assert process.stdout.startswith("key")
+    assert process.stdout == "Placing\n"
     assert process.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["demo", "replay", "bench", "inspect", "serve", "lua", "config", "version"])
-def test_help_lists_every_command(command: str) -> None:
+def test_config_is_readable_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scheduler.cli.serve._width", lambda: 80)
+    listed = json.dumps([{"id": f"node-{number}", "endpoint": f"http://10.0.0.{number}:8000"} for number in range(9)])
+    assert run("config", "--set", "report_ttl=90s", "--set", f"nodes={listed}") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[lines.index("  report_ttl = 1m30s") + 1].strip() == "from option"
+    assert run("config", "--changed", "--set", "report_ttl=90s") == 0
+    assert capsys.readouterr().out == "Time\n  report_ttl = 1m30s\n      from option\n"
+
+
+SLOW_TO_IMPORT = ("fastapi", "starlette", "grpc", "fakeredis", "structlog", "httpx", "scheduler.replica")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spared"),
+    [
+        (["--version"], (*SLOW_TO_IMPORT, "redis", "rich", "pydantic", "scheduler.config")),
+        (["inspect", "nodes", "--redis-addr", f"127.0.0.1:{free_port()}"], SLOW_TO_IMPORT),
+    ],
+    ids=["version", "inspect"],
+)
+def test_a_command_imports_only_what_it_needs(arguments: list[str], spared: tuple[str, ...]) -> None:
+    told = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from scheduler.cli import main; main()"
     process = subprocess.run(
-        [sys.executable, "-m", "scheduler", "--help"],
+        [sys.executable, "-c", told, *arguments],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
         timeout=60,
-        check=True,
+        check=False,
     )
-    assert f"\n  {command} " in process.stdout
+    assert process.returncode == (0 if arguments == ["--version"] else 1), process.stderr
+    imported = set(process.stdout.split())
+    assert "scheduler.errors" in imported
+    assert imported.isdisjoint(spared)
+
+
+def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command under this one, with the words that call it."""
+    if not hasattr(command, "commands"):
+        yield names, command
+        return
+    for name, found in command.commands.items():
+        yield from commands(found, *names, name)
+
+
+EVERY_COMMAND = dict(commands(own_commands()))
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--help") == 0
+    listed = capsys.readouterr().out
+    assert {"serve", "inspect", "replay", "keys"} <= {names[0] for names in EVERY_COMMAND}
+    assert all(f"\n  {names[0]} " in listed for names in EVERY_COMMAND)
+    assert {names[0] for names in EVERY_COMMAND} == {*cli._ADDED_BY, "version", "grpc-health-probe"}
+
+
+@pytest.mark.parametrize("names", EVERY_COMMAND, ids=" ".join)
+def test_help_says_what_a_command_does_what_it_takes_and_shows_examples(names: tuple[str, ...]) -> None:
+    command = EVERY_COMMAND[names]
+    assert command.help
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{parameter.name} has no help"
+    examples = [line.strip() for line in (command.epilog or "").split("Examples:")[-1].splitlines() if line.strip()]
+    assert examples, "no examples"
+    for example in examples:
+        words = shlex.split(re.sub(r"( > \S+| &)$", "", example))
+        program = words.index("agentenv-scheduler")
+        assert words[program + 1 :][: len(names)] == list(names)
+        check_own_command(words[program + 1 :])
+
+
+def test_help_of_serve_tells_choices_defaults_and_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("serve", "--help") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    for key in KEYS.values():
+        if key.option:
+            assert f"env: {', '.join(key.environment)}" in told
+    assert "round_robin|random|least_loaded|grouped_round_robin" in told
+    assert "default: 127.0.0.1; env: SCHEDULER_HTTP_HOST" in told

@@ -116,20 +116,21 @@ class Container:
             local, env=self.environment, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
         )
 
-    def wait_until_probed(self, process: subprocess.Popen[bytes]) -> subprocess.CompletedProcess[str]:
+    def wait_until_probed(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while (probed := self.exec(*PROBE)).returncode != 0:
+        while self.exec(*PROBE).returncode != 0:
             assert process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.05)
-        return probed
 
 
 @pytest.mark.parametrize("manifest", [COMPOSE, KUBERNETES], ids=["compose", "kubernetes"])
 def test_agentenvs_manifests_start_probe_scrape_and_stop_this_image(manifest: dict[str, Any], tmp_path: Path) -> None:
     container = Container(tmp_path, manifest)
     with container.running() as process:
-        assert container.wait_until_probed(process).stdout == "status: SERVING\n"
+        container.wait_until_probed(process)
+        probed = container.exec(*PROBE)
+        assert (probed.returncode, probed.stdout) == (0, "status: SERVING\n")
         # Any path, as upstream's listener has it; the Kubernetes file does not name this port at all.
         scraped = httpx.get(f"http://{container.address}:9101/", timeout=PATIENCE_SECONDS)
         assert "agentenv_scheduler_rpc_duration_seconds" in scraped.text

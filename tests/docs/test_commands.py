@@ -3,6 +3,7 @@ and what is cheap to run is run."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,19 +22,25 @@ TAKEN_ON_TRUST = {
 }  # fmt: skip
 
 
-def check_own_command(words: Sequence[str]) -> None:
-    """Parse as the command line would, without running anything."""
+@functools.cache
+def own_commands() -> Any:
     from scheduler.cli import complete_app
 
+    return typer.main.get_command(complete_app())
+
+
+def check_own_command(words: Sequence[str]) -> None:
+    """Parse as the command line would, without running anything."""
     # Typer brings a click of its own, whose classes are not the installed click's.
-    command: Any = typer.main.get_command(complete_app())
+    command: Any = own_commands()
     context = command.context_class(command, info_name="agentenv-scheduler")
     rest = [_filled_in(word) for word in words]
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None, f"no subcommand {name}"
         command, context = found, found.context_class(found, info_name=name, parent=context)
-    if set(rest) & {"--help", "-h"} or hasattr(command, "commands"):
+    takes_anything = command.context_settings.get("ignore_unknown_options")  # the options of another program
+    if set(rest) & {"--help", "-h"} or hasattr(command, "commands") or takes_anything:
         return
     command.make_parser(context).parse_args(args=list(rest))
 
@@ -155,3 +162,14 @@ def test_a_command_that_does_not_exist_is_found_out(text: str) -> None:
     with pytest.raises(Exception, match=r"no|No|exist|make has") as found:
         CHECKS[program](words)
     assert not isinstance(found.value, TypeError | AttributeError)
+
+
+def test_the_page_of_the_command_line_shows_every_command() -> None:
+    def words_of(command: Any, *words: str) -> list[tuple[str, ...]]:
+        if not hasattr(command, "commands"):
+            return [words]
+        return [found for name, each in command.commands.items() for found in words_of(each, *words, name)]
+
+    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    for words in words_of(own_commands()):
+        assert re.search(rf"(`|agentenv-scheduler ){re.escape(' '.join(words))}\b", page), f"{words} is not on the page"

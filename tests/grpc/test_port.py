@@ -311,7 +311,7 @@ async def test_upstreams_spelling_of_every_interface_is_understood() -> None:
 async def test_the_probe_tells_serving_not_serving_and_nobody_there(
     port: Port, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ask = [f"-addr={port.address}", "-connect-timeout=30s", "-rpc-timeout=30s"]
+    ask = [f"-addr={port.address}"]
     assert await asyncio.to_thread(health_probe.main, ask) == 0
     assert capsys.readouterr().out == "status: SERVING\n"
     assert await asyncio.to_thread(health_probe.main, [*ask, "-service=nope"]) == 3

@@ -57,6 +57,8 @@ CALLS = [
     (("GET", "/v1/reservations", None), {"gateway", "admin"}),
     (("GET", "/v1/nodes", None), {"gateway", "admin"}),
     (("GET", "/v1/groups", None), {"gateway", "admin"}),
+    (("GET", "/v1/settings", None), {"gateway", "admin"}),
+    (("GET", "/v1/replicas", None), {"gateway", "admin"}),
     (("GET", "/v1/templates", None), {"gateway", "admin"}),
     (("PUT", "/v1/templates/t", {"cpu_count": 1, "memory_mb": 1}), {"admin"}),
     (("PUT", "/v1/nodes", {}), {"admin"}),

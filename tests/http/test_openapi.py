@@ -41,7 +41,7 @@ schemathesis.openapi.format("uri", st.from_regex(r"\Ahttps?://[a-z0-9.-]{1,40}(:
 # A short look in every run; the soak profile looks for long.
 EXAMPLES = max(5, settings().max_examples // 4)
 
-# Every call API.md names.
+# Every call API.md names, and what the command line asks beside them: settings and replicas.
 PATHS = {
     "/v1/schedule": {"post"},
     "/v1/explain": {"post"},
@@ -61,6 +61,8 @@ PATHS = {
     "/v1/templates/{template_id}": {"get", "put", "delete"},
     "/v1/groups": {"get"},
     "/v1/artifacts": {"get", "put", "delete"},
+    "/v1/settings": {"get"},
+    "/v1/replicas": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }
@@ -189,7 +191,7 @@ def live_schema(live_url: str) -> Any:
     return schemathesis.openapi.from_url(f"{live_url}/openapi.json")
 
 
-WITHOUT_INPUT = {("/healthz", "get"), ("/readyz", "get")}
+WITHOUT_INPUT = {("/healthz", "get"), ("/readyz", "get"), ("/v1/settings", "get"), ("/v1/replicas", "get")}
 
 # What JSON Schema cannot say, and the check that would need it to.
 BEYOND_THE_SCHEMA = {

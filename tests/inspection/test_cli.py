@@ -11,7 +11,7 @@ import pytest
 
 from scheduler import cli
 from scheduler.domain.settings import LedgerSettings
-from scheduler.inspection.tables import age, bar, size
+from scheduler.operating.words import age, bar, size
 from scheduler.store.ledger import open_ledger
 from tests.inspection.busy import SETTINGS, Busy, make_busy
 from tests.support.backends import put_settings
@@ -64,7 +64,7 @@ def test_nodes_show_what_is_pending_and_why_one_is_not_chosen(inspect: Inspect, 
     assert nodes["drained"]["ineligible_reason"] == "lingering"
     assert nodes[busy.node("pending")]["pending"]["cpu_count"] == 1
     table = inspect("nodes")
-    assert "drained  lingering" in table
+    assert "drained  draining" in table
     assert "1: 1 CPU, 1 GiB" in table
 
 

@@ -24,6 +24,7 @@ from scheduler.domain.node import (
     P2pEndpoint,
 )
 from scheduler.domain.placement import Decision, Explanation, NodeExplanation, ScheduleRequest, Strategy
+from scheduler.domain.replica import LiveReplica
 from scheduler.domain.reservation import CancelCause, OpenReservations, Reservation, ReservationResult, ReservationState
 from scheduler.domain.sandbox import ArtifactKey, Binding, PlacementGroup, SandboxEvent, Template
 from scheduler.domain.settings import LedgerSettings
@@ -111,8 +112,11 @@ class FakeNodes(FakePart):
         known = self.by_id.get(node_id, Node(node_id, endpoint, state, status))
         self.by_id[node_id] = replace(known, endpoint=endpoint, discovery=state)
 
-    async def replace(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
+    async def replace(
+        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
+    ) -> None:
         self.ledger.note("replace_nodes", active, lingering)
+        assert not keep_configured, "nothing is configured here"
         self.by_id.clear()
         for addresses, state in ((active, DiscoveryState.ACTIVE), (lingering, DiscoveryState.LINGERING)):
             for address in addresses:
@@ -426,12 +430,24 @@ class FakeSettings(FakePart):
         self.ledger.note("get_settings")
         return None if self.in_force is None else (self.in_force, "epoch-1")
 
+    async def rebuilding_until_ms(self) -> int:
+        self.ledger.note("rebuilding_until_ms")
+        return 0
+
+    async def replicas(self, now_ms: int) -> tuple[LiveReplica, ...]:
+        self.ledger.note("list_replicas", now_ms)
+        return (LiveReplica("replica", now_ms + 10_000),)
+
     async def stats(self) -> dict[str, int]:
         self.ledger.note("stats")
         return self.counters
 
 
 class FakeTime(FakePart):
+    async def now_ms(self) -> int:
+        self.ledger.note("now_ms")
+        return self.ledger.now_ms
+
     async def skew_ms(self) -> int:
         self.ledger.note("skew_ms")
         return 0

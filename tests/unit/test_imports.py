@@ -27,12 +27,16 @@ ALLOWED: dict[str, set[str]] = {
     "service": {"store", "domain", "errors", "observability"},
     "access": {"domain", "errors", "observability"},
     "api": {"service", "access", "domain", "errors", "deadline", "observability"},
+    "configured_store": {"config", "store"},
     # A client of the HTTP API knows nothing of what answers it.
-    "client": {"domain", "errors", "observability"},
+    "client": {"domain", "errors", "observability", "operating"},
+    # The operator's commands, over whatever answers them.
+    "operating": {"domain", "errors", "cancellation"},
     # What a process is made of, and the tools beside it.
     "discovery": {"config", "service", "store", "domain", "errors", "observability", "cancellation"},
     "replica": {
         "config",
+        "configured_store",
         "discovery",
         "api",
         "access",
@@ -44,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "cancellation",
     },
     "lab": {"config", "replica", "service", "store", "domain", "errors", "observability", "cancellation"},
-    "inspection": {"config", "replica", "api", "store", "domain", "errors"},
+    "inspection": {"config", "configured_store", "api", "store", "domain", "errors", "cancellation", "operating"},
     "cli": LAYERS,
     "__main__": LAYERS,
 }

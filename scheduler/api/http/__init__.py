@@ -7,7 +7,6 @@ media.py      bodies and answers as JSON or MessagePack, bounded
 problems.py   errors as answers
 fields.py     the types of members, with their bounds
 answers.py    the shapes of answers, for the OpenAPI document
-views.py      the domain's values as those shapes
 routes/       one file per noun: request bodies and endpoints
 """
 

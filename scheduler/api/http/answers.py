@@ -1,6 +1,6 @@
 """The shapes of answers, for the OpenAPI document; tests hold real answers to them.
 
-`views.py` builds the same shapes as plain mappings, because checking what we ourselves wrote on every
+`scheduler/api/views.py` builds the same shapes as plain mappings, because checking what we ourselves wrote on every
 request would cost more than the request."""
 
 from __future__ import annotations
@@ -266,6 +266,25 @@ class ArtifactAnswer(Answer):
     backend: str
     key: str
     node_id: str
+
+
+class ReplicaAnswer(Answer):
+    replica_id: str = Field(description="as configured, or made up when it started")
+    expires_at_ms: int = Field(description="until when its last keepalive counts, in the ledger's time")
+
+
+class ReplicasAnswer(Answer):
+    replicas: list[ReplicaAnswer] = Field(description="those that are alive, in id order")
+    now_ms: int = Field(description="the ledger's time")
+
+
+class SettingsAnswer(Answer):
+    domain: str = Field(description="which ledger")
+    revision: int = Field(description="of the configuration that wrote them; the highest wins")
+    epoch: str = Field(description="new when the ledger was made anew")
+    rebuilding: bool = Field(description="the ledger was lost, and what is missing may come back")
+    clock_skew_ms: int = Field(description="how far the ledger's time is ahead of its server's clock")
+    settings: dict[str, Any] = Field(description="by name; durations in milliseconds, null where there is no limit")
 
 
 class HealthAnswer(Answer):

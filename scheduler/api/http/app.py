@@ -22,6 +22,7 @@ from scheduler.api.http.openapi import document
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.route import problem_response
 from scheduler.api.http.routes import (
+    agreement,
     artifacts,
     bindings,
     groups,
@@ -39,7 +40,7 @@ from scheduler.service import Services
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 # Routes are tried in this order, so what is asked most comes first.
-_ROUTERS = (placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, operating)
+_ROUTERS = (placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, operating)
 
 
 def create_app(

@@ -36,8 +36,8 @@ from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body,
 from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.problems import ERRORS_SHOWN, invalid_parameter
-from scheduler.api.http.views import reservation_view
 from scheduler.api.status import problem, retry_after_seconds, status_of
+from scheduler.api.views import reservation_view
 from scheduler.domain.duration import DURATION_FORM, parse_duration
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import FieldError, InvalidRequest, Malformed, SchedulerError

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console, Group
 
+from scheduler.cancellation import run_command
 from scheduler.config import kinds
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle
@@ -41,11 +40,25 @@ bench_app = typer.Typer(no_args_is_help=True, help="What the scheduler costs the
 
 def register(app: typer.Typer) -> None:
     """Add the lab's commands to the command line."""
-    app.command()(replay)
-    app.command()(traces)
-    app.command()(lifecycle)
-    app.command()(demo)
-    app.command()(fleet)
+    app.command(
+        epilog="\b\nExamples:\n"
+        "  agentenv-scheduler replay\n"
+        "  agentenv-scheduler replay --nodes nodes.csv --requests requests.csv --strategy least_loaded,random --json\n"
+        "  agentenv-scheduler replay --time-scale 10 --plot pressure.png"
+    )(replay)
+    app.command(epilog="\b\nExamples:\n  agentenv-scheduler traces ./clusterdata ./traces")(traces)
+    app.command(
+        epilog="\b\nExamples:\n"
+        "  agentenv-scheduler lifecycle\n"
+        "  agentenv-scheduler lifecycle --story burst --ending counters --nodes 20\n"
+        "  agentenv-scheduler lifecycle --replicas 3 --time-scale 10"
+    )(lifecycle)
+    app.command(epilog="\b\nExamples:\n  agentenv-scheduler demo\n  agentenv-scheduler demo --keep --port 8090")(demo)
+    app.command(
+        epilog="\b\nExamples:\n"
+        "  agentenv-scheduler fleet --url http://127.0.0.1:8090\n"
+        "  agentenv-scheduler fleet --url http://127.0.0.1:8090 --nodes 50 --creates-per-second 20"
+    )(fleet)
     app.add_typer(bench_app, name="bench")
 
 
@@ -115,7 +128,7 @@ def replay(
     quiet_logs()
     with best_server(redis_addr) as address, progress_bars(len(trace.requests), shown=not as_json) as report:
         setup = Setup(address, settings, options, seed)
-        results = asyncio.run(compare_strategies(trace, contenders(strategies, placements), setup, report))
+        results = run_command(compare_strategies(trace, contenders(strategies, placements), setup, report))
     if plot is not None:
         draw(results, plot)
     title = f"{counted(len(trace.requests), 'request')} on {counted(len(trace.nodes), 'node')}"
@@ -135,7 +148,12 @@ def traces(
         typer.echo(f"{file}: {counted(rows, 'row')}")
 
 
-@bench_app.command("schedule")
+@bench_app.command(
+    "schedule",
+    epilog="\b\nExamples:\n"
+    "  agentenv-scheduler bench schedule --nodes 1000,10000\n"
+    "  agentenv-scheduler bench schedule --strategy round_robin --redis-addr 127.0.0.1:6379 --json",
+)
 def bench_schedule_command(
     nodes: Annotated[str, typer.Option(metavar="N,N", help="Sizes of fleet.")] = "1000,10000,100000",
     shapes: Annotated[str, typer.Option(metavar="N,N", help="Request shapes in rotation.")] = "1,16",
@@ -157,7 +175,7 @@ def bench_schedule_command(
     quiet_logs()
     console = Console(stderr=True)
     with real_server(redis_addr) as address, console.status("starting") as status:
-        report = asyncio.run(bench_schedule(address, node_counts, shape_counts, options, status.update))
+        report = run_command(bench_schedule(address, node_counts, shape_counts, options, status.update))
     show(placement_cost_table(report.placements), report.as_dict(), as_json=as_json)
     if not as_json:
         show(fleet_cost_table(report.fleets), None, as_json=False)
@@ -171,7 +189,7 @@ def demo(
     from scheduler.lab.demo import run_demo
 
     quiet_logs()
-    asyncio.run(run_demo(wide_console(), port=port, keep=keep))
+    run_command(run_demo(wide_console(), port=port, keep=keep))
 
 
 def fleet(
@@ -201,8 +219,7 @@ def fleet(
     )
     configure_logging("info", "auto")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # one line a request would drown ours
-    with suppress(KeyboardInterrupt):
-        asyncio.run(LiveFleet(options).run())
+    run_command(LiveFleet(options).run())
 
 
 def _key_in(file: Path | None) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from scheduler.cancellation import run_command
 from scheduler.config import kinds
 from scheduler.domain.wording import counted
 from scheduler.lab.cli.options import (
@@ -108,7 +108,7 @@ def lifecycle(
     ):
         if replicas:
             processes = Replicas(replicas, address, time_scale)
-            results = asyncio.run(endings_on_replicas(workload, endings, processes, report))
+            results = run_command(endings_on_replicas(workload, endings, processes, report))
         else:
-            results = asyncio.run(compare_endings(workload, endings, address, report))
+            results = run_command(compare_endings(workload, endings, address, report))
     show(lifecycle_table(results, title), {"lifecycles": [result.as_dict() for result in results]}, as_json=as_json)

@@ -8,7 +8,7 @@ from scheduler.access.roles import FOR_NODES, FOR_NODES_AND_GATEWAYS
 from scheduler.api.http.answers import ArtifactAnswer, PeersAnswer
 from scheduler.api.http.fields import ArtifactName, Body, Id, OptionalId
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import peers_view
+from scheduler.api.views import peers_view
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.service.checks import trim
 

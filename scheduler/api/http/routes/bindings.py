@@ -8,7 +8,7 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import BindingAnswer
 from scheduler.api.http.fields import Body, Id, ListedEndpoint
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import address_view
+from scheduler.api.views import address_view
 from scheduler.domain.node import NodeAddress
 from scheduler.service.checks import trim
 

@@ -8,7 +8,7 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import GroupsAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Cursor, PageLimit
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import group_view
+from scheduler.api.views import group_view
 
 router = noun_router("groups")
 

@@ -16,7 +16,7 @@ from scheduler.api.http.answers import (
 )
 from scheduler.api.http.fields import Body, Endpoint, Id, OptionalId
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import node_view
+from scheduler.api.views import node_view
 from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.errors import Forbidden, InvalidRequest
 from scheduler.service.checks import trim

@@ -11,7 +11,7 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import DecisionAnswer, ExplanationAnswer, HintAnswer
 from scheduler.api.http.fields import Body, Duration, Id, SandboxCpu, SandboxMemoryMb, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import decision_view, explanation_view, hint_view
+from scheduler.api.views import decision_view, explanation_view, hint_view
 from scheduler.domain.limits import EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle

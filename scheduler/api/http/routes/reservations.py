@@ -10,7 +10,7 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import ReservationResultAnswer, ReservationsAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, Text, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import reservation_result_view, reservation_view
+from scheduler.api.views import reservation_result_view, reservation_view
 from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
 from scheduler.domain.reservation import CancelCause, ReservationState
 

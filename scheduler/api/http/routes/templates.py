@@ -8,7 +8,7 @@ from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS
 from scheduler.api.http.answers import DeletedAnswer, TemplateAnswer, TemplatesAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, MemoryMb, OptionalId, PageLimit, Uint32
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.http.views import template_view
+from scheduler.api.views import template_view
 from scheduler.domain.sandbox import Template
 from scheduler.service.checks import trim
 

@@ -1,4 +1,4 @@
-"""The domain's values as the JSON a caller sees; `answers.py` has the same shapes for the document."""
+"""The domain's values as the JSON a caller sees; `http/answers.py` has the same shapes for the document."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, P2pEndpoint, PendingTotals, Pressure
 from scheduler.domain.placement import Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
+from scheduler.domain.replica import LiveReplica, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template
 
@@ -150,3 +151,24 @@ def template_view(template: Template) -> dict[str, Any]:
 
 def group_view(group: PlacementGroup) -> dict[str, Any]:
     return asdict(group)
+
+
+def replica_view(sign: LiveReplica) -> dict[str, Any]:
+    return asdict(sign)
+
+
+def settings_view(found: SettingsInForce) -> dict[str, Any]:
+    """Overcommit as a file says it: a factor, or `unlimited`. Templates have a list of their own."""
+    settings = asdict(found.settings)
+    revision = settings.pop("revision")
+    del settings["templates"]
+    for name in ("overcommit_cpu", "overcommit_memory"):
+        settings[name] = "unlimited" if settings[name] is None else settings[name] / 1000
+    return {
+        "domain": found.domain,
+        "revision": revision,
+        "epoch": found.epoch,
+        "rebuilding": found.rebuilding,
+        "clock_skew_ms": found.clock_skew_ms,
+        "settings": settings,
+    }

@@ -1,0 +1,25 @@
+"""What the replicas have agreed on, and which of them are alive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.access.roles import FOR_GATEWAYS
+from scheduler.api.http.answers import ReplicasAnswer, SettingsAnswer
+from scheduler.api.http.route import Call, noun_router, reach
+from scheduler.api.views import replica_view, settings_view
+
+router = noun_router("agreement")
+
+
+@router.get("/v1/settings", response_model=SettingsAnswer, summary="The settings in force")
+@reach(FOR_GATEWAYS)
+async def read_settings(call: Call) -> Any:
+    return settings_view(await call.services.agreement.settings())
+
+
+@router.get("/v1/replicas", response_model=ReplicasAnswer, summary="The replicas that are alive")
+@reach(FOR_GATEWAYS)
+async def list_replicas(call: Call) -> Any:
+    replicas, now_ms = await call.services.agreement.replicas()
+    return {"replicas": [replica_view(replica) for replica in replicas], "now_ms": now_ms}

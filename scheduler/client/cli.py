@@ -1,0 +1,81 @@
+"""The operator's words over the HTTP API: `agentenv-scheduler nodes …`, `reservations …`, `summary`, …"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scheduler.errors import ConfigurationError
+from scheduler.operating.cli import add_words
+from scheduler.operating.cli.command import seconds
+from scheduler.operating.source import Source
+
+# Not an option: what stands on a command line, everybody on the machine can read.
+KEY_VARIABLE = "SCHEDULER_API_KEY"
+
+Url = Annotated[
+    str,
+    typer.Option(
+        envvar="SCHEDULER_URL",
+        metavar="URL",
+        help="Where the scheduler, or its balancer, answers HTTP.",
+    ),
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-key-file",
+        envvar="SCHEDULER_API_KEY_FILE",
+        metavar="FILE",
+        help=f"A file that holds an API key and nothing else. Without it the key is taken from {KEY_VARIABLE}.",
+    ),
+]
+CaFile = Annotated[
+    Path | None,
+    typer.Option(envvar="SCHEDULER_CA_FILE", metavar="FILE", help="PEM: the authority of the scheduler's certificate."),
+]
+CertFile = Annotated[
+    Path | None,
+    typer.Option(envvar="SCHEDULER_CERT_FILE", metavar="FILE", help="PEM: a certificate to show to the scheduler."),
+]
+TlsKeyFile = Annotated[
+    Path | None, typer.Option("--key-file", envvar="SCHEDULER_KEY_FILE", metavar="FILE", help="Its private key.")
+]
+Timeout = Annotated[str, typer.Option(metavar="DURATION", help="How long one question may take.")]
+
+
+@asynccontextmanager
+async def opened(
+    url: Url = "http://127.0.0.1:8090",
+    api_key_file: KeyFile = None,
+    ca_file: CaFile = None,
+    cert_file: CertFile = None,
+    tls_key_file: TlsKeyFile = None,
+    timeout: Timeout = "10s",  # noqa: ASYNC109 - an option, not a deadline of this function
+) -> AsyncIterator[Source]:
+    from scheduler.client.operator import Access, over_http
+
+    if not url.startswith(("http://", "https://")):
+        raise ConfigurationError(f"--url must be a URL such as http://127.0.0.1:8090, not {url!r}")
+    access = Access(url, api_key(api_key_file), ca_file, cert_file, tls_key_file)
+    async with over_http(access, seconds("--timeout", timeout)) as source:
+        yield source
+
+
+def api_key(file: Path | None) -> str | None:
+    """From the file, else from the environment."""
+    if file is None:
+        return os.environ.get(KEY_VARIABLE, "").strip() or None
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the key in {file}: {error}") from error
+
+
+def register(app: typer.Typer) -> None:
+    add_words(app, opened)

@@ -1,0 +1,194 @@
+"""What an operator asks the HTTP API, for the command line: the answers as they come."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from scheduler.client.calls import Calls, Patience, Question
+from scheduler.errors import ConfigurationError, SchedulerError, StoreUnavailable, Unauthorized
+from scheduler.operating.lists import allocated_cpu, allocated_memory
+from scheduler.operating.pages import node_page, reservation_page
+from scheduler.operating.source import Page, Row, Wanted
+
+DEFAULT_URL = "http://127.0.0.1:8090"
+_ATTEMPTS = 2
+_UNLIMITED = "unlimited"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the scheduler, or its balancer, answers HTTP, and by what it knows us. Files are PEM."""
+
+    url: str = DEFAULT_URL
+    api_key: str | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+    def tls(self) -> ssl.SSLContext:
+        """Raises ConfigurationError for files that cannot be used."""
+        if self.key_file is not None and self.cert_file is None:
+            raise ConfigurationError("a private key needs its certificate: --cert-file")
+        try:
+            # As httpx does by itself, the environment may name the authorities.
+            ca_file = self.ca_file or os.environ.get("SSL_CERT_FILE") or None
+            context = ssl.create_default_context(cafile=ca_file)
+            if self.cert_file is not None:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(f"the TLS files cannot be used: {error}") from error
+        return context
+
+
+@asynccontextmanager
+async def over_http(access: Access, timeout_seconds: float = 10.0) -> AsyncIterator[HttpSource]:
+    headers = {"Accept": "application/json"} | ({"X-API-Key": access.api_key} if access.api_key else {})
+    verify: ssl.SSLContext | bool = access.tls() if access.url.startswith("https:") else False
+    async with httpx.AsyncClient(base_url=access.url, headers=headers, timeout=timeout_seconds, verify=verify) as http:
+        yield HttpSource(http, access, timeout_seconds)
+
+
+class HttpSource:
+    """A `scheduler.operating.source.Source`."""
+
+    def __init__(self, http: httpx.AsyncClient, access: Access, timeout_seconds: float) -> None:
+        self._calls = Calls(http)
+        self._access = access
+        self._patience = Patience(timeout_seconds, _ATTEMPTS)
+
+    async def now_ms(self) -> int:
+        """Ours: ages may be off by what this machine's clock is."""
+        return time.time_ns() // 1_000_000
+
+    async def nodes(self) -> list[Row]:
+        nodes: list[Row] = []
+        query: dict[str, str] = {}
+        while True:
+            answer = await self._ask("GET", "/v1/nodes", query=query)
+            nodes += answer["nodes"]
+            if not answer.get("cursor"):
+                return nodes
+            query = {"cursor": answer["cursor"]}
+
+    async def node(self, node_id: str) -> Row:
+        return await self._ask("GET", f"/v1/nodes/{_segment(node_id)}")
+
+    async def node_page(self, node_id: str) -> Page:
+        node = await self.node(node_id)
+        return Page(node_page(node, await self.now_ms()), node)
+
+    async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
+        await self._ask("PUT", f"/v1/nodes/{_segment(node_id)}", {"endpoint": endpoint, "state": state})
+
+    async def remove_node(self, node_id: str) -> None:
+        await self._ask("DELETE", f"/v1/nodes/{_segment(node_id)}", query={"remove": "true"})
+
+    async def reservations(self, wanted: Wanted, limit: int, cursor: str | None) -> tuple[Sequence[Row], str | None]:
+        asked = {"node_id": wanted.node_id, "state": wanted.state, "limit": str(limit), "cursor": cursor}
+        query = {name: value for name, value in asked.items() if value is not None}
+        answer = await self._ask("GET", "/v1/reservations", query=query)
+        return answer["reservations"], answer["cursor"]
+
+    async def reservation_page(self, reservation_id: str) -> Page:
+        answer = await self._ask("GET", f"/v1/reservations/{_segment(reservation_id)}")
+        return Page(reservation_page(answer["reservation"], await self.now_ms()), answer)
+
+    async def cancel(self, reservation_id: str, reason: str) -> Row:
+        return await self._ask("POST", f"/v1/reservations/{_segment(reservation_id)}/cancel", {"reason": reason})
+
+    async def where(self, sandbox_id: str) -> Row:
+        return await self._ask("GET", f"/v1/bindings/{_segment(sandbox_id)}")
+
+    async def replicas(self) -> list[Row]:
+        answer = await self._ask("GET", "/v1/replicas")
+        ahead_ms = answer["now_ms"] - await self.now_ms()
+        return [{**sign, "expires_at_ms": sign["expires_at_ms"] - ahead_ms} for sign in answer["replicas"]]
+
+    async def settings(self) -> Row:
+        return await self._ask("GET", "/v1/settings")
+
+    async def summary(self) -> Row:
+        """Made from the nodes, the settings and the replicas: no list of reservations is read."""
+        settings, replicas, nodes = await self.settings(), await self.replicas(), await self.nodes()
+        return summary_of(settings, [replica["replica_id"] for replica in replicas], nodes)
+
+    async def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        question = Question(method, f"{path}?{urlencode(query)}" if query else path, body)
+        try:
+            return await self._calls.ask(question, dict, self._patience)
+        except SchedulerError as error:
+            raise self._told(error) from error
+
+    def _told(self, error: SchedulerError) -> SchedulerError:
+        """The same, with what an operator needs to know of the way there."""
+        if isinstance(error, Unauthorized):
+            error.detail += "; name a file with a key by --api-key-file, or set SCHEDULER_API_KEY"
+        elif isinstance(error, StoreUnavailable) and isinstance(error.__cause__, httpx.HTTPError):
+            error.detail = f"{self._access.url}: {error.detail}: {error.__cause__}"
+        return error
+
+
+def summary_of(settings: Row, replicas: Sequence[str], nodes: Sequence[Row]) -> Row:
+    """The cluster in figures. Capacity is after overcommit, of the nodes that take creations and say what they have."""
+    in_force = settings["settings"]
+    taking = [node for node in nodes if _takes_creations(node)]
+    dimensions = {
+        "cpu_count": ("cpu_count", "overcommit_cpu", allocated_cpu),
+        "memory_bytes": ("memory_total_bytes", "overcommit_memory", allocated_memory),
+    }
+    figures: dict[str, dict[str, int]] = {
+        part: {} for part in ("capacity", "allocated", "reserved", "free", "largest_free")
+    }
+    for name, (advertised, overcommit, allocated) in dimensions.items():
+        known = [
+            (_effective(node["snapshot"][advertised], in_force[overcommit]), allocated(node), node["pending"][name])
+            for node in taking
+            if node["snapshot"][advertised]
+        ]
+        free = [max(0, capacity - used - pending) for capacity, used, pending in known]
+        figures["capacity"][name] = sum(capacity for capacity, _, _ in known)
+        figures["allocated"][name] = sum(used for _, used, _ in known)
+        figures["reserved"][name] = sum(pending for _, _, pending in known)
+        figures["free"][name] = sum(free)
+        figures["largest_free"][name] = max(free, default=0)
+    return {
+        "domain": settings["domain"],
+        "strategy": in_force["strategy"],
+        "settings_revision": settings["revision"],
+        "ledger": {
+            "epoch": settings["epoch"],
+            "rebuilding": settings["rebuilding"],
+            "clock_skew_ms": settings["clock_skew_ms"],
+        },
+        "replicas": list(replicas),
+        "nodes": dict(sorted(Counter(node["status"] for node in nodes).items())),
+        **figures,
+        "reservations": {"open": sum(node["pending"]["sandbox_count"] for node in nodes)},
+    }
+
+
+def _takes_creations(node: Row) -> bool:
+    reason = node["ineligible_reason"]
+    return bool(node["eligible"]) or (reason is not None and reason.startswith("insufficient"))
+
+
+def _effective(advertised: int, overcommit: float | str) -> int:
+    return advertised if overcommit == _UNLIMITED else int(advertised * round(float(overcommit) * 1000) // 1000)
+
+
+def _segment(identity: str) -> str:
+    """An id as one segment of a path, whatever it holds."""
+    return quote(identity, safe="")

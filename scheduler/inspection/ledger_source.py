@@ -1,0 +1,157 @@
+"""What an operator asks, answered straight from Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from scheduler.api.views import (
+    address_view,
+    node_view,
+    replica_view,
+    reservation_result_view,
+    reservation_view,
+    settings_view,
+)
+from scheduler.domain.fleet import Fullness
+from scheduler.domain.node import DiscoveryState, NodeStatus
+from scheduler.domain.replica import SettingsInForce
+from scheduler.domain.reservation import Reservation, ReservationState
+from scheduler.errors import StoreUnavailable
+from scheduler.inspection import pages
+from scheduler.inspection.one_node import Capacity, capacities, look_at_node
+from scheduler.inspection.story import tell_story
+from scheduler.operating.source import Page, Row, Wanted
+from scheduler.store.ledger import Ledger
+from scheduler.store.runner import NEVER_OPENED
+
+
+class LedgerSource:
+    """A `scheduler.operating.source.Source`; tells more of nodes and reservations than the HTTP API does."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    async def now_ms(self) -> int:
+        return await self.ledger.time.now_ms()
+
+    async def nodes(self) -> list[Row]:
+        found = await self.ledger.nodes.list()
+        held = await capacities(self.ledger, [node.node_id for node in found])
+        return [node_view(node) | capacity_view(held[node.node_id]) for node in found]
+
+    async def node(self, node_id: str) -> Row:
+        return node_view(await self.ledger.nodes.get(node_id))
+
+    async def node_page(self, node_id: str) -> Page:
+        found = await look_at_node(self.ledger, node_id)
+        plain = {
+            "node": node_view(found.node),
+            **capacity_view(found.capacity),
+            "limit_exceeded": found.limit_exceeded,
+            "sandboxes_listed": found.listed,
+            "sandboxes_awaited": found.awaited,
+            "acknowledged": found.acknowledged,
+            "open_count": found.open_count,
+            "open": [full_reservation_view(reservation) for reservation in found.open],
+        }
+        return Page(pages.node_page(found, await self.now_ms()), plain)
+
+    async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
+        await self.ledger.nodes.set(node_id, endpoint, DiscoveryState(state))
+
+    async def remove_node(self, node_id: str) -> None:
+        await self.ledger.nodes.remove(node_id)
+
+    async def reservations(self, wanted: Wanted, limit: int, cursor: str | None) -> tuple[Sequence[Row], str | None]:
+        state = None if wanted.state is None else ReservationState(wanted.state)
+        found, cursor = await self.ledger.reservations.list(wanted.node_id, state, limit, cursor)
+        return [full_reservation_view(reservation) for reservation in found], cursor
+
+    async def reservation_page(self, reservation_id: str) -> Page:
+        story = await tell_story(self.ledger, reservation_id)
+        plain = {
+            "reservation": full_reservation_view(story.reservation),
+            "strategy": story.fields.get("strategy"),
+            "template_id": story.fields.get("template_id"),
+            "degraded": story.fields.get("degraded") == "1",
+            "report_generation": story.fields.get("report_generation"),
+            "moments": [asdict(moment) for moment in story.moments],
+            "group": None if story.group is None else asdict(story.group),
+            "binding_node_id": story.binding_node_id,
+        }
+        return Page(pages.story_page(story, await self.now_ms()), plain)
+
+    async def cancel(self, reservation_id: str, reason: str) -> Row:
+        return reservation_result_view(await self.ledger.reservations.cancel(reservation_id, reason))
+
+    async def where(self, sandbox_id: str) -> Row:
+        binding = await self.ledger.bindings.lookup(sandbox_id)
+        return {"sandbox_id": sandbox_id, "node": address_view(binding.node)}
+
+    async def replicas(self) -> list[Row]:
+        return [replica_view(sign) for sign in await self.ledger.settings.replicas(await self.now_ms())]
+
+    async def settings(self) -> Row:
+        return settings_view(await self._in_force())
+
+    async def summary(self) -> Row:
+        """From what the metrics read, and sizes of sets: no list of reservations is read."""
+        found, replicas = await self._in_force(), await self.replicas()
+        tally = await self.ledger.nodes.tally()
+        listed, open_count = await self.ledger.client.pipeline(
+            [("ZCARD", self.ledger.keys.nodes), ("ZCARD", self.ledger.keys.expiry)]
+        )
+        by_status = dict(tally.observed)
+        never_reported = int(listed) - sum(by_status.values())
+        if never_reported > 0:
+            connecting = NodeStatus.CONNECTING.value
+            by_status[connecting] = by_status.get(connecting, 0) + never_reported
+        return {
+            "domain": found.domain,
+            "strategy": found.settings.strategy.value,
+            "settings_revision": found.settings.revision,
+            "ledger": {
+                "epoch": found.epoch,
+                "rebuilding": found.rebuilding,
+                "clock_skew_ms": found.clock_skew_ms,
+            },
+            "replicas": [replica["replica_id"] for replica in replicas],
+            "nodes": dict(sorted(by_status.items())),
+            **_figures({"cpu_count": tally.cpu_count, "memory_bytes": tally.memory_bytes}),
+            "reservations": {"open": int(open_count)},
+        }
+
+    async def _in_force(self) -> SettingsInForce:
+        ledger = self.ledger
+        found = await ledger.settings.get()
+        if found is None:
+            raise StoreUnavailable(NEVER_OPENED)
+        settings, epoch = found
+        rebuilding = await self.now_ms() < await ledger.settings.rebuilding_until_ms()
+        return SettingsInForce(ledger.domain, epoch, rebuilding, await ledger.time.skew_ms(), settings)
+
+
+def _figures(dimensions: dict[str, Fullness]) -> dict[str, dict[str, int]]:
+    parts = ("capacity", "allocated", "reserved", "free", "largest_free")
+    return {part: {name: getattr(found, part) for name, found in dimensions.items()} for part in parts}
+
+
+def capacity_view(capacity: Capacity) -> dict[str, int | None]:
+    return {"cpu_capacity": capacity.cpu_count, "memory_capacity_bytes": capacity.memory_bytes}
+
+
+def full_reservation_view(reservation: Reservation) -> dict[str, Any]:
+    """As the HTTP API shows it, and what only an operator needs."""
+    return reservation_view(reservation) | {
+        "caller": reservation.caller,
+        "request_id": reservation.request_id,
+        "sandbox_told": reservation.sandbox_told,
+        "orphaned": reservation.orphaned,
+        "held": {
+            "cpu_count": reservation.held_cpu_count,
+            "memory_bytes": reservation.held_memory_bytes,
+            "sandbox_count": reservation.held_sandbox_count,
+        },
+    }

@@ -1,0 +1,122 @@
+"""The columns of nodes, reservations and replicas, from rows as the HTTP API has them."""
+
+from __future__ import annotations
+
+from scheduler.domain.wording import counted
+from scheduler.operating.listing import Column, Listing
+from scheduler.operating.source import Row
+from scheduler.operating.words import NONE, age, known, size, status_word
+
+
+def allocated_cpu(node: Row) -> int:
+    """Paused included, as for `allocated_memory`."""
+    snapshot = node["snapshot"]
+    return int(snapshot["allocated_cpu"] + snapshot["paused_allocated_cpu"])
+
+
+def allocated_memory(node: Row) -> int:
+    snapshot = node["snapshot"]
+    return int(snapshot["allocated_memory_bytes"] + snapshot["paused_allocated_memory_bytes"])
+
+
+def cpu_capacity(node: Row) -> int | None:
+    """After overcommit where the source tells it, else as advertised; None where it is not known."""
+    return _capacity(node, "cpu_capacity", "cpu_count")
+
+
+def memory_capacity(node: Row) -> int | None:
+    return _capacity(node, "memory_capacity_bytes", "memory_total_bytes")
+
+
+def _capacity(node: Row, effective: str, advertised: str) -> int | None:
+    if effective in node:
+        found: int | None = node[effective]
+        return found
+    return int(node["snapshot"][advertised]) or None
+
+
+def _pending(node: Row, now_ms: int) -> str:
+    pending = node["pending"]
+    return f"{pending['sandbox_count']}: {counted(pending['cpu_count'], 'CPU')}, {size(pending['memory_bytes'])}"
+
+
+def _pressure(node: Row, now_ms: int) -> str:
+    highest = node["pressure"]["highest"]
+    return NONE if highest is None else f"{highest:.4f}"
+
+
+def seen(node: Row, now_ms: int) -> str:
+    """The age of its last report; clocks that differ a little show as 0s."""
+    return "never" if node["last_seen_ms"] is None else age(max(0, now_ms - node["last_seen_ms"]))
+
+
+NODES: Listing[Row] = Listing(
+    "no nodes",
+    (
+        Column("node", lambda node, _: node["node_id"], lambda node: node["node_id"]),
+        Column("status", lambda node, _: status_word(node["status"]), lambda node: status_word(node["status"])),
+        Column("pressure", _pressure, lambda node: node["pressure"]["highest"]),
+        Column(
+            "running",
+            lambda node, _: str(node["snapshot"]["sandbox_count"]),
+            lambda node: node["snapshot"]["sandbox_count"],
+        ),
+        Column("cpus", lambda node, _: f"{allocated_cpu(node)} of {known(cpu_capacity(node))}", allocated_cpu, "CPUs"),
+        Column(
+            "memory",
+            lambda node, _: f"{size(allocated_memory(node))} of {known(memory_capacity(node), size)}",
+            allocated_memory,
+        ),
+        Column("pending", _pending, lambda node: node["pending"]["sandbox_count"]),
+        Column("seen", seen, lambda node: None if node["last_seen_ms"] is None else -node["last_seen_ms"]),
+        Column(
+            "reason",
+            lambda node, _: status_word(node["ineligible_reason"] or ""),
+            lambda node: node["ineligible_reason"],
+            "not chosen for",
+        ),
+    ),
+)
+
+
+def _left(reservation: Row, now_ms: int) -> str:
+    return "" if reservation["finished_at_ms"] is not None else age(reservation["expires_at_ms"] - now_ms)
+
+
+def _sandbox(reservation: Row, now_ms: int) -> str:
+    told = reservation.get("sandbox_told", True) or reservation["sandbox_id"] is None
+    return (reservation["sandbox_id"] or "") + ("" if told else " (by an event)")
+
+
+RESERVATIONS: Listing[Row] = Listing(
+    "no reservations",
+    (
+        Column("reservation", lambda row, _: row["reservation_id"], lambda row: row["reservation_id"]),
+        Column("node", lambda row, _: row["node_id"], lambda row: row["node_id"]),
+        Column("state", lambda row, _: row["state"], lambda row: row["state"]),
+        Column("lifecycle", lambda row, _: row["lifecycle"], lambda row: row["lifecycle"]),
+        Column("cpus", lambda row, _: str(row["cpu_count"] or "?"), lambda row: row["cpu_count"], "CPUs"),
+        Column(
+            "memory",
+            lambda row, _: size(row["memory_bytes"]) if row["memory_bytes"] else "?",
+            lambda row: row["memory_bytes"],
+        ),
+        Column("age", lambda row, now_ms: age(now_ms - row["created_at_ms"]), lambda row: -row["created_at_ms"]),
+        Column("left", _left, lambda row: None if row["finished_at_ms"] is not None else row["expires_at_ms"]),
+        Column("sandbox", _sandbox, lambda row: row["sandbox_id"]),
+        Column("why", lambda row, _: row["reason"] or "", lambda row: row["reason"]),
+    ),
+)
+
+REPLICAS: Listing[Row] = Listing(
+    "no replica is alive",
+    (
+        Column("replica", lambda row, _: row["replica_id"], lambda row: row["replica_id"]),
+        Column(
+            "expires",
+            lambda row, now_ms: age(max(0, row["expires_at_ms"] - now_ms)),
+            lambda row: row["expires_at_ms"],
+            "dead if silent for",
+        ),
+    ),
+)

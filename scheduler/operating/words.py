@@ -1,0 +1,48 @@
+"""Ages, sizes, instants and bars as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from scheduler.domain.duration import format_duration
+
+NONE = "–"
+BAR_CELLS = 10
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def bar(used: int, budget: int) -> str:
+    """`████░░░░░░ 4 of 10`; without a budget only what is used."""
+    if budget == 0:
+        return f"{used}"
+    cells = min(BAR_CELLS, round(BAR_CELLS * used / budget))
+    return f"{'█' * cells}{'░' * (BAR_CELLS - cells)} {used} of {budget}"
+
+
+def age(ms: int) -> str:
+    """Whole seconds from one second on: `12s`, `1h30m`."""
+    return format_duration(ms if abs(ms) < 1000 else ms - ms % 1000)
+
+
+def size(count: int) -> str:
+    """`512 MiB`, `1.5 GiB`."""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f}".removesuffix(".0") + f" {_UNITS[unit]}"
+
+
+def instant(at_ms: int) -> str:
+    """`2026-01-31 12:00:00.125 UTC`."""
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{at_ms % 1000:03d} UTC"
+
+
+def known(amount: int | None, shown: Callable[[int], str] = str) -> str:
+    return "?" if amount is None else shown(amount)
+
+
+def status_word(status: str) -> str:
+    """`lingering`, the wire's word, is `draining` to people."""
+    return "draining" if status == "lingering" else status

@@ -1,0 +1,113 @@
+"""Ctrl-C, as a terminal sends it: to the command and to everything it has started. It ends with status 130, at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+ROOT = Path(__file__).parents[2]
+# Limits for what has gone wrong: a run that waited for its killed server took two minutes.
+PATIENCE_SECONDS = 60.0
+Started = subprocess.Popen[str]
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for child processes in /proc")
+
+
+@contextmanager
+def started(arguments: Sequence[str]) -> Iterator[Started]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scheduler", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        for child in children_of(process.pid):
+            os.kill(child, signal.SIGKILL)
+        process.kill()
+        process.communicate()
+
+
+def children_of(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def until(found: Callable[[], bool], process: Started) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not found():
+        assert process.poll() is None, f"it ended by itself: {process.communicate()}"
+        assert time.monotonic() < deadline, "it did not begin"
+        time.sleep(0.01)
+
+
+def its_own_server_has_work(process: Started) -> bool:
+    for child in children_of(process.pid):
+        found = re.search(r"127\.0\.0\.1:(\d+)", Path(f"/proc/{child}/cmdline").read_text())  # it names itself so
+        if found is None:
+            continue
+        try:
+            with redis.Redis(port=int(found[1])) as client:
+                return bool(client.dbsize() > 20)
+        except redis.ConnectionError:
+            return False
+    return False
+
+
+def interrupt(process: Started) -> tuple[int, str]:
+    """Its exit status and standard error."""
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["replay", "--strategy", "random"], ["bench", "schedule", "--nodes", "20000"]],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_interrupted_run_of_the_lab_ends_at_once_and_leaves_no_server(arguments: Sequence[str]) -> None:
+    with started(arguments) as process:
+        until(lambda: its_own_server_has_work(process), process)
+        (server,) = children_of(process.pid)
+        began = time.monotonic()
+        status, errors = interrupt(process)
+        assert (status, "cannot be reached" in errors) == (130, False)
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        assert not Path(f"/proc/{server}").exists()
+
+
+def test_an_interrupted_demo_ends_at_once() -> None:
+    with started(["demo", "--keep"]) as process:
+        assert process.stdout is not None
+        assert "Starting" in process.stdout.readline()
+        status, errors = interrupt(process)
+        assert (status, "Traceback" in errors) == (130, False), errors
+
+
+def test_a_simulated_fleet_is_interrupted_while_it_waits_for_an_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE_SECONDS)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with started(["fleet", "--url", url, "--nodes", "1"]) as process, silent.accept()[0]:
+            status, errors = interrupt(process)
+            assert (status, "Traceback" in errors) == (130, False), errors

@@ -1,0 +1,169 @@
+"""The operator's words, over the HTTP API and straight from Redis: the same story told through both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from scheduler import cli
+from scheduler.access import generate_key, hash_key
+from tests.redis.certificates import make_certificates
+from tests.support.replica_process import ReplicaProcess
+from tests.support.servers import RedisServer
+
+DOMAIN = "words"
+NODES = ("a", "b/1")
+
+
+class Words:
+    """Runs one command and keeps its exit status and standard error."""
+
+    def __init__(self, words: list[str], options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        self._words, self._options, self._capsys = words, options, capsys
+        self.status, self.errors = 0, ""
+
+    def __call__(self, *arguments: str) -> str:
+        self.status = 0
+        try:
+            cli.main([*self._words, *arguments, *self._options])
+        except SystemExit as end:
+            self.status = int(end.code or 0)
+        told = self._capsys.readouterr()
+        self.errors = told.err
+        return told.out
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+
+@pytest.fixture
+def replica(real_server: RedisServer) -> Iterator[httpx.Client]:
+    """What nodes and gateways ask; every node of it has reported one running sandbox."""
+    words = ["--redis-addr", real_server.address, "--domain", DOMAIN, "--strategy", "least_loaded", "--no-grpc"]
+    with ReplicaProcess(*words) as process, httpx.Client(base_url=process.url) as client:
+        for number, node_id in enumerate(NODES):
+            at = node_id.replace("/", "%2F")
+            client.put(f"/v1/nodes/{at}", json={"endpoint": f"http://10.0.0.{number}:80"}).raise_for_status()
+            report(client, at, running=1, sandbox_ids=[f"s-{node_id}"])
+        yield client
+
+
+def report(client: httpx.Client, node_id: str, *, running: int, sandbox_ids: list[str]) -> None:
+    snapshot = {"status": "ready", "cpu_count": 16, "memory_total_bytes": 2**34, "sandbox_count": running}
+    snapshot |= {"allocated_cpu": 2 * running, "allocated_memory_bytes": running * 2**30}
+    body = {"service_instance_id": "i", "snapshot": snapshot, "sandbox_ids": sandbox_ids}
+    client.post(f"/v1/nodes/{node_id}/heartbeat", json=body).raise_for_status()
+
+
+@pytest.fixture(params=["http", "redis"])
+def words(
+    request: pytest.FixtureRequest,
+    replica: httpx.Client,
+    real_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Words:
+    if request.param == "http":
+        monkeypatch.setenv("SCHEDULER_URL", str(replica.base_url))
+        return Words([], [], capsys)
+    return Words(["inspect"], ["--redis-addr", real_server.address, "--domain", DOMAIN], capsys)
+
+
+def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Client) -> None:
+    placed = replica.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 2, "memory_mb": 1024}})
+    reservation = placed.json()["reservation"]
+    on, other = reservation["node_id"], next(node for node in NODES if node != reservation["node_id"])
+
+    listed = words.json("nodes", "list", "--sort", "-node")["nodes"]
+    assert [node["node_id"] for node in listed] == sorted(NODES, reverse=True)
+    assert words.json("nodes", "--sort", "-pending")["nodes"][0]["node_id"] == on
+    assert "2 of 16  1 GiB of 16 GiB  1: 2 CPUs, 1 GiB" in words("nodes")
+    assert words("nodes", "list", "--sort", "colour") == ""
+    assert (words.status, "--sort must be one of node, status," in words.errors) == (2, True)
+    page = words("nodes", "show", on)
+    assert "2 active + 0 paused + 2 pending = 4 of 16, 12 left" in page
+    words("nodes", "show", "nobody")
+    assert (words.status, "nobody" in words.errors) == (1, True)
+
+    summary = words.json("summary")
+    assert (summary["domain"], summary["strategy"], summary["nodes"]) == (DOMAIN, "least_loaded", {"ready": 2})
+    cpus = {part: figures["cpu_count"] for part, figures in summary.items() if part in CPU_PARTS}
+    assert cpus == {"capacity": 32, "allocated": 4, "reserved": 2, "free": 26, "largest_free": 14}
+    assert (summary["reservations"], len(summary["replicas"])) == ({"open": 1}, 1)
+    told = words("summary")
+    assert "4 allocated + 2 reserved of 32, 26 free; largest free on one node 14" in told
+    assert words.json("replicas")["replicas"][0]["replica_id"] == summary["replicas"][0]
+    settings = words.json("settings")
+    assert (settings["settings"]["strategy"], settings["settings"]["overcommit_cpu"]) == ("least_loaded", 1.0)
+    assert "  avoid.share_percent = 33" in words("settings")
+    assert words("sandbox", "where", f"s-{other}").startswith(f"sandbox s-{other} is on node {other}, http://10.0.0.")
+    words("sandbox", "where", "s-nowhere")
+    assert words.status == 1
+
+    words("nodes", "remove", on)
+    assert (words.status, "is not empty" in words.errors, "1 running" in words.errors) == (1, True, True)
+    words("nodes", "drain", on, "--wait", "--deadline", "1ms")
+    assert words.status == 3
+    assert "1 running, 0 starting, 0 paused, 1 reservation pending" in words.errors
+    assert f"node {on} was not empty within 1ms; it goes on draining" in words.errors
+    assert "draining" in words("nodes", "list", "--sort", "status").splitlines()[1]
+    found = words.json("reservations", "list", "--node", on, "--state", "pending", "--sort", "age")
+    assert [row["reservation_id"] for row in found["reservations"]] == [reservation["reservation_id"]]
+    words("reservations", "cancel", reservation["reservation_id"], "--reason", "its caller crashed")
+    assert words.status == 0
+    assert "cancelled" in words("reservations", "show", reservation["reservation_id"])
+    assert "its caller crashed" in words("reservations")
+    report(replica, on.replace("/", "%2F"), running=0, sandbox_ids=[])
+    assert words("nodes", "drain", on, "--wait") == f"node {on} is empty\n"
+    words("nodes", "undrain", on)
+    assert words.json("nodes", "show", on).get("node", words.json("nodes", "show", on))["discovery"] == "active"
+    words("nodes", "remove", on)
+    words("nodes", "remove", other, "--force")
+    assert (words.status, words("nodes")) == (0, "no nodes\n")
+
+
+CPU_PARTS = ("capacity", "allocated", "reserved", "free", "largest_free")
+
+
+def test_a_key_comes_from_a_file_or_a_variable_and_certificates_from_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificates = make_certificates(tmp_path)
+    key, keys, file = generate_key(), tmp_path / "keys.json", tmp_path / "ops.key"
+    keys.write_text(json.dumps({"keys": [{"name": "ops", "role": "admin", "sha256": hash_key(key)}]}))
+    file.write_text(key + "\n")
+    tls = {
+        "cert_file": certificates.server,
+        "key_file": certificates.server_key,
+        "client_ca_file": certificates.authority,
+    }
+    options = [word for name, path in tls.items() for word in ("--set", f"http.tls.{name}={path}")]
+    with ReplicaProcess("--no-grpc", *options, environment={"SCHEDULER_API_KEYS_FILE": str(keys)}) as replica:
+        at = ["--url", replica.url, "--ca-file", str(certificates.authority)]
+        at += ["--cert-file", str(certificates.client), "--key-file", str(certificates.client_key)]
+        words = Words([], at, capsys)
+        assert words("nodes", "--api-key-file", str(file)) == "no nodes\n"
+        words("nodes")
+        assert (words.status, "set SCHEDULER_API_KEY" in words.errors) == (1, True)
+        monkeypatch.setenv("SCHEDULER_API_KEY", key)
+        assert words("nodes") == "no nodes\n"
+        unknown = Words([], ["--url", replica.url], capsys)
+        unknown("nodes")
+        assert (unknown.status, "CERTIFICATE_VERIFY_FAILED" in unknown.errors) == (1, True)
+        unknown("nodes", "--key-file", str(file))
+        assert (unknown.status, "--cert-file" in unknown.errors) == (2, True)
+
+
+def test_who_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = Words([], ["--url", "http://127.0.0.1:1", "--timeout", "1s"], capsys)
+    words("nodes")
+    assert words.status == 1
+    assert words.errors.startswith(
+        "agentenv-scheduler: http://127.0.0.1:1: the scheduler was not reached (ConnectError)"
+    )
+    Words([], ["--url", "127.0.0.1:1"], capsys)("nodes")
