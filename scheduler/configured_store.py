@@ -18,6 +18,8 @@ def store_options(store: StoreSettings) -> StoreOptions:
         wait_replicas=store.wait_replicas,
         read_addr=store.redis_read_addr,
         upstream_bindings=store.upstream_bindings,
+        password_file=_text(store.password_file),
+        sentinel_password_file=_text(store.sentinel_password_file),
         tls_ca_file=_text(store.tls_ca_file),
         tls_cert_file=_text(store.tls_cert_file),
         tls_key_file=_text(store.tls_key_file),

@@ -39,6 +39,8 @@ def assemble(values: Mapping[str, Any]) -> Settings:
             attempt_timeout_ms=values["store.attempt_timeout"],
             wait_replicas=values["durability.wait_replicas"],
             upstream_bindings=values["compat.upstream_bindings"],
+            password_file=values["store.password_file"],
+            sentinel_password_file=values["store.sentinel_password_file"],
             tls_ca_file=values["store.tls.ca_file"],
             tls_cert_file=values["store.tls.cert_file"],
             tls_key_file=values["store.tls.key_file"],

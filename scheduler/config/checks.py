@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from scheduler.config.groups import DiscoveryMode, ListenAddress
+from scheduler.config.kinds import holds_password
 from scheduler.domain.placement import Strategy
 
 
@@ -13,12 +14,21 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(key to blame, what it must be) for each; `values` are typed and complete."""
     yield from _placing(values)
     yield from _ledger(values)
+    yield from _passwords(values)
     yield from _discovery(values)
     yield from _edges(values)
 
 
-def doubts(values: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for the start-up log about each combination that is allowed and may not do what is expected of it."""
+def doubts(values: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for the start-up log about each combination that is allowed and may not do what is expected of it.
+
+    `sources` says where a value came from, by key."""
+    for name in ("redis_addr", "redis_read_addr"):
+        if values[name] and holds_password(values[name]) and sources.get(name) == "option":
+            yield (
+                f"{name} holds a password and is an option: whoever may list processes on this machine can read it; "
+                "leave the password out and name its file in store.password_file"
+            )
     if values["discovery.mode"] is DiscoveryMode.HEARTBEAT and values["grpc.enabled"] and not values["query_only"]:
         yield (
             "discovery.mode is heartbeat: nodes list themselves by reports over HTTP. Reports over gRPC, as AgentENV's "
@@ -41,6 +51,18 @@ def _ledger(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "durability.wait_replicas", "0 with the embedded ledger, which has no replicas"
     if address.lower().startswith("cluster://") and values["compat.upstream_bindings"]:
         yield "compat.upstream_bindings", "off on a Redis Cluster: AgentENV's keys carry no hash tag"
+
+
+def _passwords(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    given = values["store.password_file"], values["store.sentinel_password_file"]
+    if any(given):
+        for name in ("redis_addr", "redis_read_addr"):
+            if values[name] and holds_password(values[name]):
+                yield name, "without a password while one is given by a file (store.password_file)"
+    if given[0] is not None and values["redis_addr"] == "embedded":
+        yield "store.password_file", "not given with the embedded ledger, which asks for none"
+    if given[1] is not None and not values["redis_addr"].lower().startswith("sentinel://"):
+        yield "store.sentinel_password_file", "not given unless redis_addr is sentinel://…"
 
 
 def _discovery(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -49,6 +49,8 @@ class StoreSettings:
     attempt_timeout_ms: int = 2_000
     wait_replicas: int = 0
     upstream_bindings: bool = False
+    password_file: Path | None = None
+    sentinel_password_file: Path | None = None
     tls_ca_file: Path | None = None
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None

@@ -36,6 +36,7 @@ from scheduler.config.kinds import (
     names,
     optional,
     overcommit,
+    password_file,
     redact_url,
     text,
 )
@@ -159,6 +160,11 @@ _LEDGER = (
         "How long one operation may take, its retries and the wait for a connection included."),
     Key("store.attempt_timeout", duration(), _store.attempt_timeout_ms,
         "How long one attempt waits for its reply before another is made on a new connection."),
+    Key("store.password_file", optional(password_file()), None,
+        "The file of the password for `redis_addr` and `redis_read_addr`, where none is inside them; read for each new "
+        "connection."),
+    Key("store.sentinel_password_file", optional(password_file()), None,
+        "The file of the password for the sentinels of `sentinel://`, likewise."),
     Key("store.tls.ca_file", optional(file()), None, "The authority that signed the server's certificate."),
     Key("store.tls.cert_file", optional(file()), None, "The certificate shown to the server."),
     Key("store.tls.key_file", optional(file()), None, "Its private key."),

@@ -237,6 +237,13 @@ def redact_url(address: str) -> str:
     return f"{scheme}://{login}{at}{place}"
 
 
+def holds_password(address: str) -> bool:
+    """Whether a password, of the server or of its sentinels, stands in the address itself."""
+    _, separator, rest = address.partition("://")
+    login, at, place = (rest if separator else address).rpartition("@")
+    return bool(at and ":" in login) or re.search(r"(?i)[?&]\w*password=.", place) is not None
+
+
 def file() -> Kind[Path]:
     """A file that is there now: a path misspelt is told at start-up, not at the first request."""
     allowed = "the path of a file that can be read"
@@ -246,6 +253,23 @@ def file() -> Kind[Path]:
             raise Unacceptable(allowed)
         path = Path(raw.strip()).expanduser()
         if not path.is_file() or not os.access(path, os.R_OK):
+            raise Unacceptable(allowed)
+        return path
+
+    return Kind(allowed, read, show=str)
+
+
+def password_file() -> Kind[Path]:
+    """A file that holds a password now: an empty one is told at start-up, not by a server that refuses it."""
+    allowed = "the path of a file that can be read and holds a password, on one line"
+
+    def read(raw: object) -> Path:
+        try:
+            path = file().read(raw)
+            password = path.read_text(encoding="utf-8").rstrip("\r\n")
+        except (Unacceptable, OSError, UnicodeDecodeError):
+            raise Unacceptable(allowed) from None
+        if not password or "\n" in password:
             raise Unacceptable(allowed)
         return path
 

@@ -89,7 +89,7 @@ def load_configuration(
         assemble(values),
         values,
         sources,
-        (*suspicious_members(document), *doubts(values)),
+        (*suspicious_members(document), *doubts(values, sources)),
         Path(file_name) if file_name else None,
         functools.partial(
             load_configuration, config_file=file_name or None, options=options, environment=dict(variables)

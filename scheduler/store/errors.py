@@ -27,6 +27,7 @@ from scheduler.errors import (
     WritesRefused,
 )
 from scheduler.store.guard import UnverifiedServer
+from scheduler.store.password import UNREADABLE
 from scheduler.store.scripts import Script
 
 # An expected "no" is a status of the reply and no error; these are breaches of contract.
@@ -220,6 +221,8 @@ def _refused_login(error: BaseException) -> StoreUnusable:
     text = str(error).lower()
     if "authentication required" in text or "noauth" in text:
         return StoreUnusable(f"the ledger: {_LASTING['NOAUTH'][1]}")
+    if UNREADABLE in text:
+        return StoreUnusable("the ledger: the file of its password (store.password_file) cannot be read")
     if "without any password" in text or "no password is set" in text:
         return StoreUnusable("the ledger: a password is configured, but the server has none")
     return StoreUnusable(f"the ledger: {_LASTING['WRONGPASS'][1]}")

@@ -19,6 +19,7 @@ class StoreOptions:
     `shebang`: send scripts with `#!lua` (Redis 7 and later; the test suite does).
     `read_addr`: a second address, a replica for instance, for plain reads that may lag.
     `upstream_bindings`: write bindings under AgentENV's own keys too (scheduler.store.upstream_bindings).
+    `password_file`, `sentinel_password_file`: read for each new connection, so that a new password needs no restart.
     `fake_server`: for `embedded`, a server to share instead of the process's own.
     """
 
@@ -32,6 +33,8 @@ class StoreOptions:
     read_addr: str | None = None
     upstream_bindings: bool = False
     fake_server: FakeServer | None = None
+    password_file: str | None = None
+    sentinel_password_file: str | None = None
     tls_ca_file: str | None = None
     tls_cert_file: str | None = None
     tls_key_file: str | None = None

@@ -31,6 +31,7 @@ from scheduler.store.address import Address, Credentials, Scheme
 from scheduler.store.exchange import connection_of, give_back, replies_to
 from scheduler.store.guard import ServerGuard
 from scheduler.store.options import StoreOptions
+from scheduler.store.password import login_arguments
 
 Host = tuple[str, int]
 
@@ -77,6 +78,8 @@ class Pools:
             "ssl_keyfile": options.tls_key_file,
             "ssl_check_hostname": options.tls_check_hostname,
         }
+        self._password_file = options.password_file
+        self._sentinel_password_file = options.sentinel_password_file
         self.connect_timeout = options.connect_timeout_ms / 1000
         self._by_host: dict[Host, ConnectionPool] = {}
 
@@ -93,20 +96,25 @@ class Pools:
 
     def new(self, host: Host) -> ConnectionPool:
         """One that the caller closes."""
-        arguments = self.arguments(self._address.credentials)
+        arguments = self._to_server()
         return ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.on_connect, **arguments)
 
     def unix(self) -> ConnectionPool:
-        arguments = {**self.arguments(self._address.credentials), "connection_class": UnixDomainSocketConnection}
+        arguments = {**self._to_server(), "connection_class": UnixDomainSocketConnection}
         return ConnectionPool(path=self._address.path, redis_connect_func=self._guard.on_connect, **arguments)
 
-    def arguments(self, credentials: Credentials) -> dict[str, Any]:
+    def to_sentinel(self) -> dict[str, Any]:
+        return self._arguments(self._address.sentinel_credentials, self._sentinel_password_file)
+
+    def _to_server(self) -> dict[str, Any]:
+        return self._arguments(self._address.credentials, self._password_file)
+
+    def _arguments(self, credentials: Credentials, password_file: str | None) -> dict[str, Any]:
         """What every connection is made with. Retries and time limits are the client's: one place, one budget."""
         return {
             "connection_class": SSLConnection if self._address.tls else Connection,
             "db": self._address.database,
-            "username": credentials.username,
-            "password": credentials.password,
+            **login_arguments(credentials, password_file),
             "socket_timeout": None,
             "socket_connect_timeout": self.connect_timeout,
             "retry": Retry(NoBackoff(), 0),
@@ -175,7 +183,7 @@ class SentinelTopology:
     def __init__(self, address: Address, pools: Pools) -> None:
         self._name = address.master_name
         self._pools = pools
-        arguments = pools.arguments(address.sentinel_credentials)
+        arguments = pools.to_sentinel()
         arguments.pop("connection_class")
         arguments["db"] = 0
         arguments["ssl"] = address.tls

@@ -14,6 +14,7 @@ from scheduler.config import (
     LogFormat,
     LogLevel,
     Settings,
+    load_configuration,
     load_settings,
 )
 from scheduler.config.keys import KEYS
@@ -293,6 +294,42 @@ def test_a_certificate_needs_its_key_and_the_other_way_round(tmp_path: Path) -> 
     tls = settings(grpc__tls__cert_file=str(pem), grpc__tls__key_file=str(pem)).grpc.tls
     assert tls is not None
     assert tls.client_ca_file is None
+
+
+def test_a_password_comes_from_one_place(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("hunter2\n")
+    found = settings(redis_addr="redis://scheduler@host", store__password_file=str(file))
+    assert found.store.password_file == file
+    sentinels = "sentinel://a:1,b:1/main"
+    both = settings(redis_addr=sentinels, store__password_file=str(file), store__sentinel_password_file=str(file))
+    assert both.store.sentinel_password_file == file
+    for twice in ("redis://:hunter2@host", f"{sentinels}?sentinel_password=hunter2"):
+        errors = refusal(redis_addr=twice, store__password_file=str(file))
+        assert [error["field"] for error in errors] == ["redis_addr"]
+        assert "hunter2" not in str(errors)
+    assert refusal(store__password_file=str(file))[0]["field"] == "store.password_file"
+    assert refusal(redis_addr="host:1", store__sentinel_password_file=str(file))[0]["field"].startswith(
+        "store.sentinel"
+    )
+
+
+@pytest.mark.parametrize("content", ["", "\n", "one\ntwo\n", None])
+def test_a_file_without_a_password_is_told_at_the_start(content: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    if content is not None:
+        file.write_text(content)
+    [error] = refusal(redis_addr="host:1", store__password_file=str(file))
+    assert "holds a password, on one line" in error["allowed"]
+
+
+def test_a_password_among_the_options_is_remarked_on_and_elsewhere_is_not() -> None:
+    address = "redis://:hunter2@host"
+    [warning] = load_configuration(options={"redis_addr": address}, environment={}).warnings
+    assert "store.password_file" in warning
+    assert "hunter2" not in warning
+    assert not load_configuration(environment={"SCHEDULER_REDIS_ADDR": address}).warnings
+    assert not load_configuration(options={"redis_addr": "redis://user@host"}, environment={}).warnings
 
 
 def test_kubernetes_discovery_needs_a_service_and_a_port() -> None:

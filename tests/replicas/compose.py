@@ -59,6 +59,12 @@ def read_services(path: Path = FILE) -> dict[str, dict[str, Any]]:
     return services
 
 
+def read_secrets(path: Path = FILE) -> dict[str, str]:
+    """Secret → its file, relative to the repository."""
+    secrets = yaml.safe_load(path.read_text(encoding="utf-8"))["secrets"]
+    return {name: secret["file"].removeprefix("./") for name, secret in secrets.items()}
+
+
 def missing_program(service: Mapping[str, Any]) -> str | None:
     """Why a service cannot run here; None when it can."""
     if service.get("image") == OWN_IMAGE:
@@ -133,7 +139,7 @@ class LocalService:
 class LocalStack:
     """The services of the file whose profile is asked for (and those without one), as far as they can run here.
 
-    `skipped`: service → why it cannot. `environment` adds to what `deploy/prepare.sh` put into .env. `edit` changes
+    `skipped`: service → why it cannot. `environment` is what somebody put into .env. `edit` changes
     the text of configuration files: their intervals, for a test that cannot wait as long as a person."""
 
     def __init__(
@@ -147,9 +153,7 @@ class LocalStack:
         self.folder = folder
         self._edit = edit
         subprocess.run([str(ROOT / "deploy/prepare.sh"), str(folder)], check=True, capture_output=True)
-        variables = _read_env_file(folder / ".env")
-        variables |= {name: substitute(value, variables) for name, value in (environment or {}).items()}
-        self.variables = variables
+        self.variables = dict(environment or {})
         wanted = {
             name: service
             for name, service in read_services().items()
@@ -162,8 +166,12 @@ class LocalStack:
         self.addresses = {name: f"{network}.{number}" for number, name in enumerate(wanted, start=2)}
         self.services = {name: self._localise(name, service) for name, service in runnable.items()}
 
+    @property
+    def secrets(self) -> Path:
+        return self.folder / "deploy/secrets"
+
     def secret(self, name: str) -> str:
-        return (self.folder / "deploy/secrets" / name).read_text(encoding="utf-8").strip()
+        return (self.secrets / name).read_text(encoding="utf-8").strip()
 
     def __getitem__(self, name: str) -> LocalService:
         return self.services[name]
@@ -198,8 +206,7 @@ class LocalStack:
         paths = {"/tmp": str(folder / "tmp")} | (image.unpack(folder) if image else {})
         (folder / "tmp").mkdir(parents=True)
         for secret in service.get("secrets", ()):
-            source = {"api_keys": "api-keys.json", "node_key": "node.key", "gateway_key": "gateway.key"}[secret]
-            paths[f"/run/secrets/{secret}"] = str(self.folder / "deploy/secrets" / source)
+            paths[f"/run/secrets/{secret}"] = str(self.folder / read_secrets()[secret])
         for volume in service.get("volumes", ()):
             source, target = volume.split(":")[:2]
             local = folder / target.lstrip("/")
@@ -237,11 +244,6 @@ class LocalStack:
         for other in sorted(self.addresses, key=len, reverse=True):
             text = re.sub(rf"(?<![\w-]){re.escape(other)}(?=[: ]\d)", self.addresses[other], text)
         return re.sub(r"\b(0\.0\.0\.0|127\.0\.0\.1)\b", self.addresses[name], text)
-
-
-def _read_env_file(path: Path) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
 def _copy(source: Path, target: Path, change: Any) -> None:

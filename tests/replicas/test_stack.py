@@ -93,21 +93,25 @@ def test_only_loopback_ports_are_published() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_no_secret_stands_in_the_file() -> None:
+def test_no_secret_stands_in_the_file_or_is_asked_of_the_environment() -> None:
     text = FILE.read_text(encoding="utf-8")
-    with pytest.raises(KeyError, match=r"run deploy/prepare\.sh first"):
-        substitute(text, {})
-    assert ".env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert substitute(text, {}) == substitute(text, {"REDIS_PASSWORD": "x", "GRAFANA_PASSWORD": "x"})
+    for name, service in read_services().items():
+        for variable, value in service.get("environment", {}).items():
+            if "PASSWORD" in variable or "AUTH" in variable:
+                assert re.search(r"/run/secrets/\w+", value), f"{name}: {variable}"
+    ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {".env", "deploy/secrets/"} <= set(ignored)
 
 
 def test_prepare_keeps_what_exists(tmp_path: Path) -> None:
-    first, second = LocalStack(tmp_path / "a"), None
-    keys = {role: first.secret(f"{role}.key") for role in ("node", "gateway", "admin")}
-    password = first.variables["REDIS_PASSWORD"]
+    first = LocalStack(tmp_path / "a")
+    names = ["node.key", "gateway.key", "admin.key", "redis.password", "grafana.password", "redis-auth.conf"]
+    kept = {name: first.secret(name) for name in names}
+    assert first.secret("redis.password") in first.secret("redis-auth.conf")
     (tmp_path / "a/containers").rename(tmp_path / "moved")
     second = LocalStack(tmp_path / "a")
-    assert {role: second.secret(f"{role}.key") for role in keys} == keys
-    assert second.variables["REDIS_PASSWORD"] == password
+    assert {name: second.secret(name) for name in names} == kept
 
 
 # -- the running stack ----------------------------------------------------------------------------------------------
@@ -119,6 +123,19 @@ def test_what_cannot_run_here_says_why(stack: LocalStack) -> None:
     assert set(stack.skipped) <= {"grafana", "prometheus"}
     for name, why in stack.skipped.items():
         print(f"{name} is skipped: {why}")
+
+
+@needs_programs()
+@pytest.mark.slow
+def test_no_process_was_told_a_secret_by_its_arguments_or_its_environment(stack: LocalStack) -> None:
+    secrets = [file.read_bytes() for pattern in ("*.password", "*.key") for file in stack.secrets.glob(pattern)]
+    assert len(secrets) == 5
+    for service in stack.services.values():
+        assert service.process is not None
+        for told in ("cmdline", "environ"):
+            if (file := Path(f"/proc/{service.process.pid}/{told}")).exists():
+                text = file.read_bytes()
+                assert not [secret for secret in secrets if secret in text], f"{service.name}: {told}"
 
 
 @needs_programs()
@@ -197,7 +214,7 @@ def test_prometheus_sees_every_replica_and_every_expression_has_a_meaning(stack:
 @needs_programs()
 @pytest.mark.faults
 def test_the_sentinel_profile_survives_the_loss_of_redis(tmp_path: Path) -> None:
-    address = "sentinel://:${REDIS_PASSWORD}@sentinel-1:26379,sentinel-2:26379,sentinel-3:26379/aenv"
+    address = "sentinel://sentinel-1:26379,sentinel-2:26379,sentinel-3:26379/aenv"
     with LocalStack(tmp_path, profiles=["sentinel"], environment={"SCHEDULER_REDIS_ADDR": address}) as stack:
         gateway = User(stack, "gateway")
         until(lambda: _placed(gateway, "before"), "a placement before the failover")
@@ -209,7 +226,7 @@ def test_the_sentinel_profile_survives_the_loss_of_redis(tmp_path: Path) -> None
 @needs_programs()
 @pytest.mark.faults
 def test_the_cluster_profile_holds_the_ledger(tmp_path: Path) -> None:
-    address = "cluster://:${REDIS_PASSWORD}@cluster-1:6379,cluster-2:6379,cluster-3:6379"
+    address = "cluster://cluster-1:6379,cluster-2:6379,cluster-3:6379"
     with LocalStack(tmp_path, profiles=["cluster"], environment={"SCHEDULER_REDIS_ADDR": address}) as stack:
         until(lambda: _placed(User(stack, "gateway"), "on-a-cluster"), "a placement", 90)
 
