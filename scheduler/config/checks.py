@@ -19,7 +19,7 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _edges(values)
 
 
-def doubts(values: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[str]:
+def warnings_for(values: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[str]:
     """A sentence for the start-up log about each combination that is allowed and may not do what is expected of it.
 
     `sources` says where a value came from, by key."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from scheduler.config.assemble import assemble
-from scheduler.config.checks import contradictions, doubts
+from scheduler.config.checks import contradictions, warnings_for
 from scheduler.config.groups import Settings
 from scheduler.config.keys import KEYS, Key
 from scheduler.config.kinds import Unacceptable, redact_url
@@ -89,7 +89,7 @@ def load_configuration(
         assemble(values),
         values,
         sources,
-        (*suspicious_members(document), *doubts(values, sources)),
+        (*suspicious_members(document), *warnings_for(values, sources)),
         Path(file_name) if file_name else None,
         functools.partial(
             load_configuration, config_file=file_name or None, options=options, environment=dict(variables)

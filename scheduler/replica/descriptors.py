@@ -1,4 +1,4 @@
-"""How many connections each port may hold, by what the process may have open at all."""
+"""How many connections each port may hold, derived from the process' limit of open files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ log = get_logger(__name__)
 _DEFAULT_MAX = 10_000
 _METRICS_MAX = 64
 _LEAST = 32
-# Files, the event loop's own, and what is open for a moment.
+# For files, the event loop and short-lived descriptors.
 _RESERVED = 64
 
 
 @dataclass(frozen=True, slots=True)
 class PortLimits:
-    """One for each port. gRPC keeps its connections itself, so there it is a number alone."""
+    """The limits of each port. gRPC manages its own connections, so it needs only a number."""
 
     http: ConnectionLimits
     metrics: ConnectionLimits
@@ -27,8 +27,8 @@ class PortLimits:
 
 
 def port_limits(settings: Settings, descriptors: int | None = None) -> PortLimits:
-    """Descriptors for the ledger come first, then the metrics' few. HTTP and gRPC share what is left: where it does not
-    do for both, neither pushes the other below half of it."""
+    """Ledger connections come first, then the few of the metrics port; HTTP and gRPC share the rest, each at least
+    half when both want more."""
     left = (_descriptors() if descriptors is None else descriptors) - _RESERVED
     left -= 0 if settings.store.is_embedded else settings.store.pool_size
     metrics = max(_LEAST, min(_METRICS_MAX, left // 4)) if settings.metrics.enabled else 0
@@ -42,9 +42,9 @@ def port_limits(settings: Settings, descriptors: int | None = None) -> PortLimit
     return PortLimits(_limits(settings, http), _limits(settings, metrics), grpc)
 
 
-def _warn_of(key: str, wanted: int | None, room: int) -> None:
-    if wanted is not None and wanted > room:
-        log.warning("the limit of descriptors leaves room for fewer connections", key=key, wanted=wanted, room=room)
+def _warn_of(key: str, wanted: int | None, allowed: int) -> None:
+    if wanted is not None and wanted > allowed:
+        log.warning("the limit of open files allows fewer connections", key=key, wanted=wanted, allowed=allowed)
 
 
 def _limits(settings: Settings, connections_max: int) -> ConnectionLimits:

@@ -36,8 +36,8 @@ class GrpcListener:
         await self._server.start()
 
     def _renew_certificates(self) -> None:
-        """For connections that come from now on."""
-        assert self._tls is not None  # noqa: S101  else there is no such source
+        """Use the certificates now in the files for later connections."""
+        assert self._tls is not None  # noqa: S101  without TLS there is no such source
         self._server.renew_certificates(_read_tls(self._tls))
 
     async def drain(self) -> None:
@@ -50,7 +50,7 @@ class GrpcListener:
 def grpc_listener(
     services: Services, all_settings: Settings, access: AccessPolicy, connections_max: int
 ) -> GrpcListener:
-    """Bound to its port."""
+    """A listener that is bound to its port."""
     from scheduler.api.grpc import GrpcOptions, create_server
 
     settings, http = all_settings.grpc, all_settings.http
@@ -70,12 +70,12 @@ def grpc_listener(
         idle_seconds=http.idle_timeout_ms / 1000,
     )
     listener = GrpcListener(create_server(services, options), settings, options.upstream_access)
-    _warn_of_what_is_open(settings, options)
+    _warn_of_open_services(settings, options)
     return listener
 
 
 def _read_tls(tls: TlsSettings) -> TlsFiles:
-    """Raises ConfigurationError for files that no connection could be made with."""
+    """Raises ConfigurationError for files that cannot be used together."""
     from scheduler.api.grpc import TlsFiles
 
     server_context("grpc", tls)
@@ -86,14 +86,16 @@ def _read_tls(tls: TlsSettings) -> TlsFiles:
         raise ConfigurationError(f"grpc.tls: {error.strerror or error}") from None
 
 
-def _warn_of_what_is_open(settings: GrpcSettings, options: GrpcOptions) -> None:
+def _warn_of_open_services(settings: GrpcSettings, options: GrpcOptions) -> None:
     listen = str(settings.listen)
     if not options.access.serves_own_api:
         log.warning(
-            "agentenv.scheduler.v1alpha is not served: gRPC listens beyond loopback, and neither API keys nor "
-            "certificates guard it",
+            "agentenv.scheduler.v1alpha is not served: gRPC listens beyond loopback, without API keys and without "
+            "client certificates",
             grpc_listen_addr=listen,
         )
     open_to_all = options.upstream_access.keys is None and not options.access.certificates
     if open_to_all and not settings.listen.is_loopback:
-        log.warning("scheduler.v1 asks nobody who they are; only the network guards it", grpc_listen_addr=listen)
+        log.warning(
+            "scheduler.v1 needs neither API key nor certificate; only the network guards it", grpc_listen_addr=listen
+        )

@@ -1,12 +1,11 @@
-"""uvicorn's two HTTP protocols, held to a bound before a request is known.
+"""uvicorn's two HTTP protocols, with limits on everything that comes before a request is known.
 
-A head (request line and headers) has so many bytes, so many headers and so much time; the trailers of a chunked body
-have the same. Bytes are fed to the parser in slices and counted whenever a slice brought the request no further:
-no head completed, nothing of a body, no end of one. So it does not matter in which of them the sender goes on for
-ever, nor in how many pieces it comes. Requests sent ahead wait unparsed until their turn.
+A head (request line and headers) is limited in bytes, headers and time; so are the trailers of a chunked body. Bytes
+reach the parser in slices, and a slice that completes no head, no part of a body and no body counts against the
+limit, so endless input is refused however it is split. Pipelined requests wait unparsed until their turn.
 
-    opened ──▶ head ──▶ working ──▶ kept alive ──▶ head …       each arrow but the second has its time
-                 └─────────┴──▶ refused ──▶ closed              the answer first, then what still arrives is thrown away
+    opened ──▶ head ──▶ busy ──▶ kept alive ──▶ head …          every arrow but the second has a time limit
+                 └─────────┴──▶ refused ──▶ closed              the answer is sent first, later input is discarded
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from scheduler.replica.connections import Connection, ConnectionLimits, Connecti
 from scheduler.replica.problems import raw_problem
 
 SLICE_BYTES = 4096
-# What a refused sender may still send, and for how long, so that it reads the answer instead of a reset.
-_LINGER_SECONDS = 1.0
-_LINGER_BYTES = 1024 * 1024
+# How long, and how much, a refused sender's input is still read, so that it gets the answer instead of a reset.
+_DISCARD_SECONDS = 1.0
+_DISCARD_BYTES = 1024 * 1024
 
 
 class BoundedProtocol(Connection):
-    """What both have in common. Stands before uvicorn's class in the order of inheritance."""
+    """The limits that both protocols share. Stands before uvicorn's class in the order of inheritance."""
 
     loop: asyncio.AbstractEventLoop
     flow: FlowControl
@@ -48,7 +47,7 @@ class BoundedProtocol(Connection):
         connections: Connections,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)  # type: ignore[call-arg]  # uvicorn's class is next
-        self.timeout_keep_alive = limits.idle_seconds  # type: ignore[assignment]  # a fraction does as well
+        self.timeout_keep_alive = limits.idle_seconds  # type: ignore[assignment]  # uvicorn accepts fractions too
         self._limits = limits
         self._connections = connections
         self._began_at = self.loop.time()
@@ -58,14 +57,14 @@ class BoundedProtocol(Connection):
         self._fault: SchedulerError | None = None
         self._held = b""
         self._refused = False
-        self._linger_bytes = _LINGER_BYTES
+        self._discard_bytes = _DISCARD_BYTES
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
 
-    # What the parsers tell.
+    # Called for the parsers' events.
 
     def _went_on(self) -> None:
-        """A head is whole, or something of a body has come, or its end."""
+        """The parser completed a head, a part of a body, or a body."""
         self._progress += 1
         self._head_bytes = 0
         self._line_ended = False
@@ -85,18 +84,18 @@ class BoundedProtocol(Connection):
 
     @property
     def _another_waits(self) -> bool:
-        """Whether a request is parsed, or about to be, whose turn has not come."""
+        """Whether a pipelined request is parsed, or about to be, before its turn."""
         raise NotImplementedError
 
     # Bytes.
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
-            self._linger_bytes -= len(data)
-            if self._linger_bytes < 0:
+            self._discard_bytes -= len(data)
+            if self._discard_bytes < 0:
                 self.transport.abort()
         elif self._held:
-            # Reading goes on whenever the application asks for more of a body; what comes after it still waits.
+            # The application resumes reading for the rest of a body; what comes after the body still waits.
             self._held += data
             self.flow.pause_reading()
         else:
@@ -150,12 +149,12 @@ class BoundedProtocol(Connection):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _attend(self) -> None:
-        """After whatever has happened: the timer that fits, and the place among the connections."""
+        """Set the timer that fits the state, and mark the connection busy or idle."""
         if self._refused:
             return
         if self._in_progress:
             self._stop_head_timer()
-            self._connections.works(self)
+            self._connections.mark_busy(self)
         elif self.transport.is_closing():
             self._stop_head_timer()
         elif self._between_messages and self._head_bytes == 0:
@@ -177,7 +176,7 @@ class BoundedProtocol(Connection):
         if self._refused:
             return
         if self.transport.is_closing():
-            self._connections.waits(self)
+            self._connections.mark_idle(self)
             if self._write_timer is None and self.transport.get_write_buffer_size():
                 self._watch_writing()
             return
@@ -187,7 +186,7 @@ class BoundedProtocol(Connection):
         else:
             self._attend()
         if not self._in_progress:
-            self._connections.waits(self)
+            self._connections.mark_idle(self)
 
     def _head_is_late(self) -> None:
         self._head_timer = None
@@ -198,7 +197,7 @@ class BoundedProtocol(Connection):
             self._refuse(HeadTimeout(f"the request's head was not whole within {seconds:g} s"))
 
     def timeout_keep_alive_handler(self) -> None:
-        """Closing would wait for ever for a peer that has not taken its last answer."""
+        """Abort instead of closing when the peer has not read its last answer, which closing would wait for."""
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
@@ -209,7 +208,7 @@ class BoundedProtocol(Connection):
             self._head_timer.cancel()
             self._head_timer = None
 
-    # A peer that does not take its answer.
+    # A peer that does not read its answer.
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -242,14 +241,14 @@ class BoundedProtocol(Connection):
         self._refuse(self._fault or Malformed("this is not HTTP/1.1"))
 
     def _refuse(self, error: SchedulerError) -> None:
-        """Answer with the problem, where an answer can still be understood, and close."""
+        """Answer with the problem, if the peer can still read an answer, and close."""
         self._refused = True
         self._held = b""
         self._stop_head_timer()
         if not self._in_progress:
             self._answer_and_close(error)
         elif not self.cycle.more_body:
-            # The fault lies behind a request that is being answered: its answer is the last one.
+            # The fault comes after a request that is being answered: that answer is the last one.
             self.cycle.keep_alive = False
         elif self.cycle.response_started or self._another_waits:
             self.transport.abort()
@@ -265,13 +264,13 @@ class BoundedProtocol(Connection):
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None
-        self._connections.waits(self)
+        self._connections.mark_idle(self)
         transport.write(raw_problem(error))
         self.flow.resume_reading()
         if transport.can_write_eof():
             transport.write_eof()
-            self._head_timer = self.loop.call_later(_LINGER_SECONDS, transport.abort)
+            self._head_timer = self.loop.call_later(_DISCARD_SECONDS, transport.abort)
         else:
-            # Over TLS closing says goodbye by itself; that it may take for ever is bounded as well.
+            # Over TLS, closing sends the end of the stream by itself; the timer bounds how long that takes.
             transport.close()
             self._head_timer = self.loop.call_later(self._limits.head_seconds, transport.abort)

@@ -1,4 +1,4 @@
-"""The bounded protocol on h11, for where httptools does not install."""
+"""The bounded protocol on h11, for systems without httptools."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scheduler.replica.connections import ConnectionLimits
 from scheduler.replica.heads import SLICE_BYTES, BoundedProtocol
 
 
-class _ToldConnection(h11.Connection):
-    """h11's connection, which tells the protocol of its events."""
+class _ObservedConnection(h11.Connection):
+    """h11's connection, which reports its events to the protocol."""
 
     def __init__(self, owner: BoundedH11, head_bytes_max: int) -> None:
         super().__init__(h11.SERVER, head_bytes_max + SLICE_BYTES)
@@ -20,21 +20,21 @@ class _ToldConnection(h11.Connection):
 
     def next_event(self) -> Any:
         event = super().next_event()
-        self._owner.told(event)
+        self._owner.on_event(event)
         return event
 
 
 class BoundedH11(BoundedProtocol, H11Protocol):
-    """The parser hands over events; an error raised among them ends the connection with its problem."""
+    """Counts the parser's events; an error raised while handling one ends the connection with its problem."""
 
-    conn: _ToldConnection
+    conn: _ObservedConnection
 
     def __init__(self, *arguments: Any, limits: ConnectionLimits, **more: Any) -> None:
         super().__init__(*arguments, limits=limits, **more)
-        self.conn = _ToldConnection(self, limits.head_bytes_max)
+        self.conn = _ObservedConnection(self, limits.head_bytes_max)
         self._paused = False
 
-    def told(self, event: Any) -> None:
+    def on_event(self, event: Any) -> None:
         """Raises RemoteProtocolError, as the parser itself does, for more headers than allowed."""
         self._paused = event is h11.PAUSED
         if isinstance(event, h11.Request | h11.EndOfMessage):

@@ -1,4 +1,4 @@
-"""The bounded protocol on httptools; a module of its own, because httptools does not install everywhere."""
+"""The bounded protocol on httptools; a separate module, because httptools does not install everywhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.replica.heads import BoundedProtocol
 
 
 class BoundedHttpTools(BoundedProtocol, HttpToolsProtocol):
-    """The parser calls back for what it has found; an exception from there ends the connection with its problem."""
+    """The parser calls back for each part it finds; an exception raised there ends the connection with its problem."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -27,7 +27,7 @@ class BoundedHttpTools(BoundedProtocol, HttpToolsProtocol):
         if self._header_count > self._limits.headers_max:
             self._fault = self._too_many_headers()
             raise self._fault
-        # Trailers come by the same way. They are counted and left out: a header is what came before the body.
+        # Trailers arrive through the same callback; they are counted and dropped.
         if not self._head_whole:
             super().on_header(name, value)
 

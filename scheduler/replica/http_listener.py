@@ -16,7 +16,7 @@ import uvicorn
 
 from scheduler.access.policy import AccessPolicy
 from scheduler.config import HttpSettings, ListenAddress, TlsSettings
-from scheduler.replica.connections import ConnectionLimits, Connections, Entrance
+from scheduler.replica.connections import Acceptor, ConnectionLimits, Connections
 from scheduler.replica.heads import BoundedProtocol
 from scheduler.replica.reload import Source, server_context, tls_files
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from scheduler.service import Services
 
 _BACKLOG = 2048
-# Fewer requests are answered at once than connections are held, so that there is always one to give way.
+# Fewer requests are answered at once than connections are open, so that there is always an idle one to close.
 _CONNECTIONS_BESIDE_REQUESTS = 16
-_SECONDS_TO_LET_GO = 0.25
+_SECONDS_FOR_LAST_REQUESTS = 0.25
 
 
 class _Server(uvicorn.Server):
@@ -38,7 +38,7 @@ class _Server(uvicorn.Server):
 
 
 class HttpListener:
-    """An ASGI application on a socket: uvicorn answers, our Entrance accepts connections."""
+    """An ASGI application on a socket: uvicorn answers requests, our Acceptor accepts connections."""
 
     def __init__(
         self,
@@ -62,35 +62,35 @@ class HttpListener:
         self._connections = Connections(limits.connections_max)
         self._context = None if tls is None else server_context("http", tls)
         protocol = functools.partial(bounded_protocol(), limits=limits, connections=self._connections)
-        self._farewell = _Farewell(app)
-        self._server = _Server(_uvicorn_config(self._farewell, tls, protocol))
+        self._draining_app = _CloseWhenDraining(app)
+        self._server = _Server(_uvicorn_config(self._draining_app, tls, protocol))
         self._serving: asyncio.Task[None] | None = None
-        self._entrance: Entrance | None = None
+        self._acceptor: Acceptor | None = None
 
     async def start(self) -> None:
         """Returns when requests are answered."""
-        # Windows' event loop cannot say when somebody knocks: there uvicorn lets in whoever comes.
-        own_entrance = sys.platform != "win32"
-        sockets = [] if own_entrance else [self._socket]
+        # Windows' event loop cannot watch a listening socket: there uvicorn accepts.
+        own_acceptor = sys.platform != "win32"
+        sockets = [] if own_acceptor else [self._socket]
         self._serving = asyncio.create_task(self._server.serve(sockets=sockets), name=f"{self.name} listener")
         while not self._server.started:
             if self._serving.done():
                 await self._serving
                 raise RuntimeError(f"the {self.name} listener ended before it began")
             await asyncio.sleep(0.01)
-        if own_entrance:
+        if own_acceptor:
             made = self._new_protocol
-            self._entrance = Entrance(self._socket, self._connections, made, self._context, self._limits)
-            self._entrance.open()
+            self._acceptor = Acceptor(self._socket, self._connections, made, self._context, self._limits)
+            self._acceptor.open()
 
     def _renew_certificates(self) -> None:
-        """For connections that come from now on."""
-        assert self._tls is not None  # noqa: S101  else there is no such source
+        """Use the certificates now in the files for later connections."""
+        assert self._tls is not None  # noqa: S101  without TLS there is no such source
         self._context = server_context("http", self._tls)
-        if self._entrance is not None:
-            self._entrance.tls = self._context
+        if self._acceptor is not None:
+            self._acceptor.tls = self._context
         elif self._server.config.ssl is not None:
-            # uvicorn lets in here, with the context it has; its authority of clients stays.
+            # uvicorn accepts here, with the context it already has; the client authority stays the old one.
             self._server.config.ssl.load_cert_chain(self._tls.cert_file, self._tls.key_file)
 
     def _new_protocol(self) -> BoundedProtocol:
@@ -100,41 +100,41 @@ class HttpListener:
         return made
 
     async def drain(self) -> None:
-        """`/readyz` tells; and every answer ends its connection from now on, so that callers go elsewhere by themselves
-        and nobody is on a connection when that is closed."""
-        self._farewell.leaving = True
+        """`/readyz` reports not ready, and every answer closes its connection, so that callers reconnect elsewhere
+        before the stop."""
+        self._draining_app.draining = True
 
     async def stop(self, grace_seconds: float) -> None:
         if self._serving is None:
             self._socket.close()
             return
         await self.drain()
-        if self._entrance is not None:
-            await self._entrance.close()
-            await self._let_go(min(grace_seconds, _SECONDS_TO_LET_GO))
+        if self._acceptor is not None:
+            await self._acceptor.close()
+            await self._wait_for_callers(min(grace_seconds, _SECONDS_FOR_LAST_REQUESTS))
         # uvicorn counts whole seconds; 0 would mean that it waits for ever.
         self._server.config.timeout_graceful_shutdown = max(1, math.ceil(grace_seconds))
         self._server.should_exit = True
         await self._serving
 
-    async def _let_go(self, seconds: float) -> None:
-        """A request that is on its way on a connection kept open is answered; who sends none by then had none."""
+    async def _wait_for_callers(self, seconds: float) -> None:
+        """Wait for requests already sent on kept-alive connections; one that sends none in this time had none."""
         clock = asyncio.get_running_loop().time
         ends_at = clock() + seconds
         while len(self._connections) and clock() < ends_at:  # noqa: ASYNC110  they end when their callers are done
             await asyncio.sleep(0.01)
 
 
-class _Farewell:
-    """Around an application: once it is leaving, each answer asks for the end of its connection."""
+class _CloseWhenDraining:
+    """Wraps an application: while draining, each answer closes its connection."""
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self._app = app
-        self.leaving = False
+        self.draining = False
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         async def last(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.start" and self.leaving:
+            if message["type"] == "http.response.start" and self.draining:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
@@ -142,7 +142,7 @@ class _Farewell:
 
 
 def bounded_protocol() -> type[BoundedProtocol]:
-    """On httptools where it installs, else on h11."""
+    """Built on httptools where it is installed, else on h11."""
     try:
         from scheduler.replica.heads_httptools import BoundedHttpTools
     except ImportError:
@@ -163,7 +163,7 @@ def _uvicorn_config(
     return uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", protocol),  # uvicorn only calls it
-        log_config=None,  # one pipe for all logs: scheduler.observability.logging
+        log_config=None,  # all logs go through scheduler.observability.logging
         access_log=False,  # the HTTP layer logs requests, with their id
         ws="none",
         server_header=False,
@@ -193,7 +193,7 @@ def http_listener(
 def metrics_listener(
     services: Services, access: AccessPolicy, bound: tuple[socket.socket, ConnectionLimits]
 ) -> HttpListener:
-    """Prometheus' page on any path, as AgentENV's scrape configurations expect."""
+    """The Prometheus page on any path, as AgentENV's scrape configurations expect."""
     from scheduler.api.http import create_metrics_app
 
     return HttpListener("metrics", create_metrics_app(services, access), bound, access)

@@ -1,13 +1,12 @@
-"""What a replica tells the ledger: its settings, the nodes and templates it knows, and that it lives.
+"""A replica's part in its domain: its settings, its keepalives, and restoring a ledger that was lost.
 
     apart ──put settings──▶ joined ──the ledger was lost, or another server took over──▶ apart (recovering)
-      │                        └──settings there are no longer those agreed on──▶ apart
-      └── conflict: other replicas run on other settings of the same revision; ask again
+      │                        └──the settings in the ledger changed──▶ apart
+      └── conflict: other replicas run on other settings of the same revision; try again
 
-No decision needs any of it: scripts read the ledger's settings. It is what makes an empty ledger
-one, and a lost one whole again: who recovers puts back nodes, templates and the reservations it remembers, and until
-every replica has done so (or was silent for KEEPALIVE_TTL_MS), and for at least UNLISTED_MS, the scripts decide
-nothing.
+Placements do not depend on this: scripts read the settings in the ledger. After a loss each replica writes back the
+nodes, templates and reservations that it remembers; until every replica has done so (or sent no keepalive for
+KEEPALIVE_TTL_MS), and for at least UNLISTED_MS, the scripts decide nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ KEEPALIVE_INTERVAL_MS = 1_000
 KEEPALIVE_TTL_MS = 10_000
 # A replica that no member list names yet joined after the last keepalive, and checks the ledger with its next one.
 UNLISTED_MS = KEEPALIVE_INTERVAL_MS * 3 // 2
-SKEW_TOLD_MS = 1_000
-_SHARE_OF_TIME_REMEMBERING = 20  # reading all nodes and templates takes at most one twentieth of the time
+SKEW_LOGGED_MS_MIN = 1_000
+_READING_PAUSE_FACTOR = 20  # the pause after a reading is 20 times as long as the reading took
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which ledger this is. `epoch` is new when it was made anew; `server` when another process or another history
-    goes on with it, which may lack the last moments."""
+    """Which ledger this is. `epoch` is new for every empty ledger that is opened; `server` changes when another
+    process or another history takes over, which may lack the latest writes."""
 
     epoch: str
     server: ServerIdentity
@@ -56,7 +55,7 @@ class Identity:
 
 
 class Membership:
-    """One replica's part in its domain. `step` is to be called every KEEPALIVE_INTERVAL_MS, by one caller at a time."""
+    """One replica's membership. Call `step` every KEEPALIVE_INTERVAL_MS, never twice at a time."""
 
     def __init__(
         self,
@@ -75,9 +74,9 @@ class Membership:
         self._identity: Identity | None = None
         self._last_keepalive: KeepaliveReply | None = None
         self._recovering = False
-        self._known: Identity | None = None  # the last one agreed with, also while recovering
-        self._members: tuple[str, ...] = ()  # as the ledger told last
-        self._waited_for: tuple[str, ...] = ()  # after the last loss; some may not have found their way back yet
+        self._known: Identity | None = None  # the ledger joined last, also while recovering
+        self._members: tuple[str, ...] = ()  # from the last keepalive
+        self._waited_for: tuple[str, ...] = ()  # since the last loss; some may not have reconnected yet
         self._waited_for_until = 0.0
         self._discovered: Mapping[str, tuple[str, DiscoveryState]] = {}
         self._declared: Mapping[str, Template] = {}
@@ -88,11 +87,11 @@ class Membership:
         return self._identity is not None
 
     async def step(self) -> None:
-        """Join, or see whether what was agreed on still stands. Raises what the ledger raises."""
+        """Join the ledger, or check that the joined one is unchanged. Raises what the ledger raises."""
         with self._ledger.client.guard.verifying():
             try:
                 if self._identity is not None:
-                    await self._look(self._identity)
+                    await self._check(self._identity)
                 if self._identity is None:
                     await self._join()
                 else:
@@ -104,35 +103,35 @@ class Membership:
                 raise
             self._services.readiness.note_usable()
             self._ledger.client.writes_refused = None  # the keepalive was written
-        self._tend_memory()
+        self._update_memory()
 
     async def remember_discovery(self) -> None:
-        """Keep what discovery lists and which templates were declared, so that a ledger that lost them can
-        be told. Does nothing before its time."""
+        """Remember the discovered nodes and declared templates, to restore a ledger that lost them. Returns at once
+        when it is not due."""
         identity, started = self._identity, time.monotonic()
         if identity is None or started < self._remember_after:
             return
-        told = dict(self._ledger.nodes.told)
+        changes = dict(self._ledger.nodes.recent_changes)
         nodes, declared = await self._ledger.nodes.list(), await self._declared_templates()
-        # What was just read may already be the remains of a lost ledger; then the memory is the better one.
+        # The list just read may come from a ledger that has been lost; then the remembered one is better.
         found = await self._identify()
         if found is not None and found.is_same(identity):
             discovered = {node.node_id: (node.endpoint, node.discovery) for node in nodes}
             if discovered != self._discovered:
                 log.debug("discovery remembered", nodes=len(discovered))
             self._discovered, self._declared = discovered, declared
-            for node_id, change in told.items():
-                if self._ledger.nodes.told.get(node_id) is change:
-                    self._ledger.nodes.told.pop(node_id, None)  # the list that was just read has it
+            for node_id, change in changes.items():
+                if self._ledger.nodes.recent_changes.get(node_id) is change:
+                    self._ledger.nodes.recent_changes.pop(node_id, None)  # contained in the list just read
         finished = time.monotonic()
-        self._remember_after = finished + _SHARE_OF_TIME_REMEMBERING * (finished - started)
+        self._remember_after = finished + _READING_PAUSE_FACTOR * (finished - started)
 
     async def leave(self) -> None:
         """Deregister, so that no other replica waits for this one's keepalive to expire."""
         if self.joined:
             await self._ledger.settings.leave(self._replica_id)
 
-    async def _look(self, known: Identity) -> None:
+    async def _check(self, known: Identity) -> None:
         reply = await self._ledger.settings.keepalive(self._replica_id, KEEPALIVE_TTL_MS)
         found = Identity(reply.epoch, await self._ledger.client.server_identity()) if reply else None
         lacks = found is not None and await self._ledger.settings.has_lost_writes()
@@ -142,22 +141,22 @@ class Membership:
                 epoch_before=known.epoch,
                 epoch=found.epoch if found else None,
                 another_server=bool(found and not found.server.is_same(known.server)),
-                lacks_what_it_told=lacks,
+                lost_writes=lacks,
             )
             self._identity, self._recovering = None, True
             return
         before = self._last_keepalive
         if reply and before and (reply.revision, reply.digest) != (before.revision, before.digest):
-            self._identity = None  # somebody wrote other settings: see what they mean for this replica
+            self._identity = None  # the settings changed: join again, to compare them with this replica's
         if reply:
             self._notice_skew(reply.clock_skew_ms)
             self._members = reply.replicas
         self._last_keepalive = reply
 
     def _notice_skew(self, skew_ms: int) -> None:
-        """Say once for each step that the server's clock was set back or went on."""
+        """Log each step of the server's clock once."""
         before_ms = self._last_keepalive.clock_skew_ms if self._last_keepalive else 0
-        if abs(skew_ms - before_ms) >= SKEW_TOLD_MS:
+        if abs(skew_ms - before_ms) >= SKEW_LOGGED_MS_MIN:
             log.warning(
                 "the server's clock was stepped; ledger time goes on from where it was",
                 skew_ms=skew_ms,
@@ -174,7 +173,7 @@ class Membership:
         if loss is not None:
             await self._put_back_what_was_lost(loss)
         if outcome.status == "conflict":
-            self._ledger.client.guard.accept(server)  # it decides by its own settings, as before
+            self._ledger.client.guard.accept(server)  # placements follow the ledger's settings, as before
             return
         await self._put_back_what_is_configured()
         self._ledger.client.guard.accept(server)
@@ -182,10 +181,10 @@ class Membership:
         self._members = self._last_keepalive.replicas if self._last_keepalive else ()
         self._identity = self._known = Identity(outcome.epoch, server)
         self._recovering = False
-        self._tell(outcome)
+        self._log_joined(outcome)
 
     async def _loss(self, server: ServerIdentity) -> Loss:
-        """What can be missing here of the ledger that was agreed with."""
+        """What the ledger may lack, compared with the one this replica joined."""
         found, known = await self._ledger.settings.get(), self._known
         lacks = await self._ledger.settings.has_lost_writes()
         anew = known is not None and (found is None or found[1] != known.epoch)
@@ -202,7 +201,7 @@ class Membership:
         )
 
     async def _put_back_what_was_lost(self, loss: Loss) -> None:
-        known = {**self._discovered, **self._ledger.nodes.told}
+        known = {**self._discovered, **self._ledger.nodes.recent_changes}
         await self._ledger.nodes.put_back({node_id: node for node_id, node in known.items() if node is not None})
         await self._put_back_templates()
         restored = await self._ledger.rebuild.put_back(self._replica_id, KEEPALIVE_TTL_MS, loss.rebuild_of)
@@ -214,16 +213,16 @@ class Membership:
             await self._ledger.templates.put(template)
 
     async def _put_back_templates(self) -> None:
-        """Those the ledger no longer has; what it has may be newer than the memory."""
+        """Restore templates the ledger lacks; those it has may be newer than the remembered ones."""
         kept = await self._declared_templates() if self._declared else {}
         for template_id in self._declared.keys() - kept.keys():
             try:
                 await self._ledger.templates.put(self._declared[template_id])
-            except Conflict as full:  # of templates it learned since: no reason to stay apart
+            except Conflict as full:  # full of templates learned since: no reason to stay apart
                 log.warning("a template could not be put back", template_id=template_id, detail=full.detail)
 
     async def _declared_templates(self) -> dict[str, Template]:
-        """Learned ones are left out: nodes teach them again."""
+        """Learned templates are left out: create events teach them again."""
         declared: dict[str, Template] = {}
         page, cursor = await self._ledger.templates.list(PAGE_MAX)
         while True:
@@ -248,7 +247,7 @@ class Membership:
             )
         self._nodes_kept = outcome.kept
 
-    def _tend_memory(self) -> None:
+    def _update_memory(self) -> None:
         memory, metrics = self._ledger.rebuild.memory, self._services.metrics
         memory.drop_due()
         metrics.show_remembered(len(memory))
@@ -260,7 +259,7 @@ class Membership:
         found = await self._ledger.settings.get()
         return Identity(found[1], await self._ledger.client.server_identity()) if found else None
 
-    def _tell(self, outcome: SettingsOutcome) -> None:
+    def _log_joined(self, outcome: SettingsOutcome) -> None:
         log.info(
             "joined the ledger",
             domain=self._ledger.domain,

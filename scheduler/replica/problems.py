@@ -1,4 +1,4 @@
-"""A problem as the bytes of a whole HTTP answer, for what is refused before there is a request."""
+"""A problem as the bytes of a complete HTTP answer, for refusals before there is a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.errors import SchedulerError
 
 
 def raw_problem(error: SchedulerError) -> bytes:
-    """Status line, headers and body; the connection is said to end with it."""
+    """Status line, headers and body; the answer closes its connection."""
     status = status_of(error)
     body = json.dumps(problem(error)).encode()
     lines = [

@@ -1,9 +1,9 @@
-"""The life of one replica.
+"""The life of one replica process.
 
-start   bind every listener, open the ledger (it may become reachable later), answer
-run     keep membership and upkeep going until told to stop
-drain   say "not ready" and keep answering, so that balancers look elsewhere first
-stop    take nothing new, finish what is in flight, leave the ledger
+start   bind every listener, open the ledger (it may become reachable later), answer requests
+run     run the background tasks until asked to stop
+drain   report not ready and keep answering, so that balancers switch first
+stop    accept nothing new, finish requests in flight, leave the ledger
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-_FAREWELL_SECONDS = 2.0
+_LEAVE_SECONDS = 2.0
 
 
 class Replica:
-    """`start`, then `run` until `ask_to_stop`, then `stop`. A `start` that raises has let go of everything."""
+    """Call `start`, then `run` until `ask_to_stop`, then `stop`. A `start` that raises has released everything."""
 
     def __init__(self, settings: Settings, sources: Sequence[Source] = ()) -> None:
         """`sources`: further files to read again when they change, beside the listeners' own."""
@@ -51,7 +51,7 @@ class Replica:
         self.listeners: list[Listener] = []
         self._background_tasks: list[asyncio.Task[None]] = []
         self._stop_asked = asyncio.Event()
-        self._hurry_asked = asyncio.Event()
+        self._stop_now = asyncio.Event()
         self._ledger: Ledger | None = None
         self._services: Services | None = None
         self._tracing: Tracing | None = None
@@ -92,17 +92,17 @@ class Replica:
             await self._release(grace_seconds=0)
             raise
         self._start_background_tasks(ledger, services)
-        self._tell_where(ledger)
+        self._log_listeners(ledger)
 
     def ask_to_reload(self) -> None:
-        """From a signal: read every file again, now."""
+        """Called on SIGHUP: read every file again, now."""
         if self._reloader is not None:
             self._reloader.asked.set()
 
     def ask_to_stop(self) -> None:
-        """From a signal. Asked again, it no longer waits for anything."""
+        """Called on SIGTERM and SIGINT. A second call skips all waiting."""
         if self._stop_asked.is_set():
-            self._hurry_asked.set()
+            self._stop_now.set()
         self._stop_asked.set()
 
     async def run(self) -> None:
@@ -116,15 +116,15 @@ class Replica:
             asked.cancel()
 
     async def stop(self) -> None:
-        """Leave in order: probes first, then callers, then the ledger."""
+        """Stop in order: probes first, then callers, then the ledger."""
         replica = self.settings.replica
         log.info("stopping", drain_ms=replica.drain_ms, grace_ms=replica.grace_ms)
         if self._services is not None:
             self._services.readiness.drain()
         for listener in self.listeners:
             await listener.drain()
-        await self._wait_unless_hurried(replica.drain_ms / 1000)
-        await self._release(0 if self._hurry_asked.is_set() else replica.grace_ms / 1000)
+        await self._wait_unless_stopped_now(replica.drain_ms / 1000)
+        await self._release(0 if self._stop_now.is_set() else replica.grace_ms / 1000)
         log.info("stopped", replica_id=self.replica_id)
 
     async def _release(self, grace_seconds: float) -> None:
@@ -135,7 +135,7 @@ class Replica:
         if self._tracing is not None:
             await self._tracing.close()
 
-    def _tell_where(self, ledger: Ledger) -> None:
+    def _log_listeners(self, ledger: Ledger) -> None:
         """One line with every listener's address and who may call it; a warning for one that is open to all."""
         addresses: dict[str, str] = {}
         for listener in self.listeners:
@@ -188,7 +188,7 @@ class Replica:
             self._background_tasks.append(asyncio.create_task(self._discovery.run(), name="Kubernetes discovery"))
 
     def _kubernetes_discovery(self, ledger: Ledger, services: Services) -> KubernetesDiscovery | None:
-        """None in the other modes. ConfigurationError for a selector that is none."""
+        """None in the other modes. Raises ConfigurationError for an invalid selector."""
         from scheduler.discovery.kubernetes import KubernetesDiscovery
 
         discovery = self.settings.discovery
@@ -196,29 +196,29 @@ class Replica:
             return None
         return KubernetesDiscovery(discovery.kubernetes, services.nodes, ledger.leases, self.replica_id)
 
-    async def _wait_unless_hurried(self, seconds: float) -> None:
+    async def _wait_unless_stopped_now(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hurry_asked.wait()
+                await self._stop_now.wait()
 
     async def _leave(self, ledger: Ledger) -> None:
         try:
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+            async with asyncio.timeout(_LEAVE_SECONDS):
                 if self._membership is not None:
                     await self._membership.leave()
         except (SchedulerError, TimeoutError):
-            log.info("left without a word: the ledger does not answer")
+            log.info("the ledger does not answer; other replicas wait for this one's keepalive to expire")
         await ledger.close()
 
 
 def new_replica_id() -> str:
-    """Readable, and never twice: the host, the process, and chance."""
+    """Readable and unique: host name, process id and a random part."""
     host = "".join(character for character in socket.gethostname() if "!" <= character <= "~")[:64]
     return f"{host or 'replica'}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 async def serve(configuration: Configuration) -> None:
-    """One replica from start to stop, stopped by SIGTERM or SIGINT. SIGHUP has it read its files again."""
+    """Run one replica until SIGTERM or SIGINT. SIGHUP makes it read its files again."""
     replica = Replica(configuration.settings, [ConfiguredLevel(configuration).source()])
     loop = asyncio.get_running_loop()
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
@@ -235,7 +235,7 @@ async def serve(configuration: Configuration) -> None:
 
 
 def run(configuration: Configuration) -> None:
-    """Run one replica in this process until it is told to stop. Raises ConfigurationError when it cannot start."""
+    """Run one replica in this process until it is asked to stop. Raises ConfigurationError when it cannot start."""
     settings = configuration.settings
     configure_logging(settings.logging.level.value, settings.logging.format.value)
     for warning in configuration.warnings:
@@ -245,7 +245,7 @@ def run(configuration: Configuration) -> None:
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """uvloop where it installs."""
+    """uvloop where it is installed."""
     try:
         import uvloop
     except ImportError:

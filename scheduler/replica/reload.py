@@ -1,7 +1,7 @@
-"""What is read from files while a replica runs: certificates, API keys, the level of the log.
+"""Files that are read again while a replica runs: certificates, API keys, the log level.
 
-Files are looked at every second, and SIGHUP has all of them read at once. What cannot be read changes nothing: what was
-read before stays in force, the log says why, and `agentenv_scheduler_reloads_total` counts it.
+They are checked for changes every second, and SIGHUP reads all of them at once. A file that cannot be read changes
+nothing: the values read before stay in force, the log says why, and `agentenv_scheduler_reloads_total` counts it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`read` takes over what the files say now, or raises ConfigurationError and changes nothing."""
+    """`read` applies the present content of the files, or raises ConfigurationError and changes nothing."""
 
     name: str
     files: tuple[Path, ...]
     read: Callable[[], None]
 
     def stamp(self) -> Stamp:
-        """Differs when one of the files was written or replaced. Links are followed, as Kubernetes renews secrets."""
+        """Changes when one of the files is written or replaced. Links are followed, because Kubernetes renews
+        secrets by a link."""
         return tuple(_stamp(path) for path in self.files)
 
 
 class Reloader:
-    """`step` again and again; `asked` set, the next one reads everything."""
+    """Call `step` repeatedly; once `asked` is set, the next step reads everything."""
 
     def __init__(self, sources: Sequence[Source], metrics: Metrics) -> None:
         self.asked = asyncio.Event()
@@ -61,7 +62,7 @@ class Reloader:
             source.read()
         except ConfigurationError as error:
             self._metrics.count_reload(source.name, "failed")
-            log.error("not reloaded; what was read before stays", what=source.name, detail=error.detail)
+            log.error("not reloaded; the former content stays in force", what=source.name, detail=error.detail)
         else:
             self._metrics.count_reload(source.name, "done")
             log.info("reloaded", what=source.name)
@@ -72,7 +73,8 @@ def tls_files(tls: TlsSettings) -> tuple[Path, ...]:
 
 
 def server_context(edge: str, tls: TlsSettings) -> ssl.SSLContext:
-    """Raises ConfigurationError unless the certificate can be read, its key fits, and the authority is one."""
+    """Raises ConfigurationError unless the certificate can be read, the key belongs to it, and the client authority
+    is valid."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(tls.cert_file, tls.key_file)
@@ -86,7 +88,7 @@ def server_context(edge: str, tls: TlsSettings) -> ssl.SSLContext:
 
 
 class ConfiguredLevel:
-    """The level of the log, from the same file, environment and options as at the start."""
+    """The log level, read again from the same file, environment and options as at the start."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -101,7 +103,7 @@ class ConfiguredLevel:
         set_level(found.settings.logging.level.value)
         changed = sorted(key for key in found.values if found.values[key] != before.values[key] and key != "log_level")
         if changed:
-            log.warning("these keys were changed; they hold from the next start", keys=changed)
+            log.warning("these keys were changed; they take effect at the next start", keys=changed)
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -1,4 +1,4 @@
-"""Writing AgentENV's own binding keys again before their TTL is over; one replica does it at a time."""
+"""Refresh AgentENV's own binding keys before their TTL ends; one replica at a time does it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ INTERVAL_MS = 2_000
 def refreshing(
     upstream: UpstreamBindings, leases: LeaseStore, replica_id: str, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[], Awaitable[None]]:
-    """A round every third of the TTL, by whoever holds the lease; at once by who takes it over."""
+    """A task that refreshes every third of the TTL while this replica holds the lease, and at once when it takes the
+    lease over."""
     due = 0.0
 
     async def refresh() -> None:

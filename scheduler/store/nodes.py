@@ -50,7 +50,7 @@ class NodeStore:
         self._upstream = upstream
         # Node id → (endpoint, state), or None for one taken off: what was changed through this process. Whoever keeps
         # a memory of the list takes it from here, so that nothing acknowledged is missing from it.
-        self.told: dict[str, tuple[str, DiscoveryState] | None] = {}
+        self.recent_changes: dict[str, tuple[str, DiscoveryState] | None] = {}
 
     # -- discovery --------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class NodeStore:
         admits nothing until it reports."""
         await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
         if not recovering:
-            self.told[node_id] = (endpoint, state)
+            self.recent_changes[node_id] = (endpoint, state)
 
     async def put_back(self, nodes: Mapping[str, tuple[str, DiscoveryState]]) -> None:
         """Nodes that were listed before the ledger was lost: they admit nothing until they report."""
@@ -145,12 +145,12 @@ class NodeStore:
             gone = [change[0] for change in step if len(change) == 1]
             arguments = [part for entry in entries for part in entry]
             await self._runner.run("set_nodes", 0, len(entries), *arguments, *gone, durable=True)
-            self.told |= {change[0]: wanted.get(change[0]) for change in step}
+            self.recent_changes |= {change[0]: wanted.get(change[0]) for change in step}
 
     async def remove(self, node_id: str) -> None:
         """Take a node off the list. Raises NotFound when it is not on it."""
         _, reply = await self._runner.run("set_nodes", 0, 0, node_id, durable=True)
-        self.told[node_id] = None
+        self.recent_changes[node_id] = None
         if int(reply[0]) == 0:
             raise NotFound(f"node {node_id!r} is not known")
 

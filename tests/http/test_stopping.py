@@ -35,7 +35,7 @@ def listener(tls: TlsSettings | None = None) -> HttpListener:
 @pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
 async def test_a_stop_under_load_cuts_nobody(secured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a machine with other work a caller may be slow to say its next word; here it is waited for.
-    monkeypatch.setattr(http_listener, "_SECONDS_TO_LET_GO", 100.0)
+    monkeypatch.setattr(http_listener, "_SECONDS_FOR_LAST_REQUESTS", 100.0)
     made = make_certificates(tmp_path)
     stopping = listener(TlsSettings(made.server, made.server_key) if secured else None)
     await stopping.start()

@@ -80,4 +80,4 @@ def test_silent_connections_beyond_the_descriptors_leave_room_for_health_checks(
                     caller.send(b"GET /healthz HTTP/1.1\r\n")
         for url in (replica.url, replica.metrics_url):
             assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
-    replica.wait_for_event("as many connections as are allowed are open")
+    replica.wait_for_event("the limit of open connections is reached")

@@ -238,4 +238,4 @@ async def test_what_was_remembered_with_the_list_is_not_kept_twice(members: Memb
     await member.join()
     await member.ledger.nodes.set("node-b", "http://node-b:8000", DiscoveryState.ACTIVE)
     await member.membership.remember_discovery()
-    assert member.ledger.nodes.told == {}
+    assert member.ledger.nodes.recent_changes == {}

@@ -132,7 +132,7 @@ def test_broken_files_change_nothing_and_are_told(
     replace(files.keys, b'{"keys": [')
     replace(files.config, b'{"log_level": "loud"}')
     for what in ("http_tls", "grpc_tls", "api_keys", "configuration"):
-        failed = replica.wait_for_event("not reloaded; what was read before stays", what=what)
+        failed = replica.wait_for_event("not reloaded; the former content stays in force", what=what)
         assert failed["level"] == "error"
     assert both_doors(replica) == {der_of(first)}
     assert status_with(replica, old_key, first.authority) == 200
@@ -160,7 +160,7 @@ def test_the_level_of_the_log_follows_the_file_and_other_keys_wait_for_a_start(
     status_with(replica, old_key, authority)
     assert not any(event["level"] == "debug" for event in replica.log)
     files.configure(log_level="debug", scheduler={"report_ttl": "45s"})
-    told = replica.wait_for_event("these keys were changed; they hold from the next start")
+    told = replica.wait_for_event("these keys were changed; they take effect at the next start")
     assert told["keys"] == ["report_ttl"]
     replica.wait_for_event("reloaded", what="configuration")
     status_with(replica, old_key, authority)
