@@ -1,4 +1,4 @@
-"""Where the ledger is: the address forms of `--redis-addr`, read once, shown without secrets.
+"""The forms of `--redis-addr`. Addresses are shown without their secrets.
 
     embedded                                        inside this process (fakeredis)
     host:port                                       the same as redis://host:port
@@ -7,7 +7,7 @@
     sentinel://[user:password@]host:port,…/master[/db][?tls=true&sentinel_username=…&sentinel_password=…]
     cluster://[user:password@]host:port,…[?tls=true]
 
-User names and passwords are percent-encoded where they hold `/`, `?`, `%` or `@`.
+User names and passwords are percent-encoded where they contain `/`, `?`, `%` or `@`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who to log in as. Never printed."""
+    """The login. Its password is never printed."""
 
     username: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -58,7 +58,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One parsed address. `text` is fit to be shown and logged."""
+    """One parsed address. `text` is safe to show and log."""
 
     scheme: Scheme
     text: str
@@ -75,11 +75,11 @@ class Address:
 
 
 def redact(address: str) -> str:
-    """The address as it may be shown: whoever reads it learns where, and as whom, but no password."""
+    """The address without its passwords."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         scheme, rest = "", address
-    # The last @ ends the login, so a password that was not percent-encoded is hidden whole as well.
+    # The last @ ends the login, so a password that was not percent-encoded is hidden completely too.
     login, at, place = rest.rpartition("@")
     if at:
         user, colon, _ = login.partition(":")
@@ -88,7 +88,7 @@ def redact(address: str) -> str:
 
 
 def parse_address(address: str) -> Address:
-    """Raises ConfigurationError, without secrets, when the form is none of those above."""
+    """Raises ConfigurationError, without secrets, for any other form."""
     text = address.strip()
     if text.lower() == Scheme.EMBEDDED:
         return Address(Scheme.EMBEDDED, "embedded")

@@ -19,7 +19,7 @@ class BindingStore:
         """Raises NotFound, or NotRebuilt while a lost ledger is being rebuilt."""
         status, reply = await self._runner.run("lookup_binding", sandbox_id, lagging=True)
         if status == "missing" and self._runner.client.reader is not self._runner.client:
-            # A read replica lags: what was recorded a moment ago must not be unknown.
+            # A read replica may lag, so the primary decides whether a binding is missing.
             status, reply = await self._runner.run("lookup_binding", sandbox_id)
         if status == "missing":
             raise missing("sandbox", sandbox_id, reply)
@@ -27,7 +27,8 @@ class BindingStore:
         return Binding(sandbox_id, NodeAddress(codec.text(node_id), codec.text(endpoint)), int(recorded_at_ms))
 
     async def record(self, sandbox_id: str, node: NodeAddress) -> None:
-        """Raises AssignmentRefused when discovery does not list that node with that endpoint."""
+        """Binds the sandbox to the node. Raises AssignmentRefused unless discovery lists the node with this
+        endpoint."""
         status, reply = await self._runner.run("record_binding", sandbox_id, node.node_id, node.endpoint, durable=True)
         if status == "refused":
             raise AssignmentRefused(

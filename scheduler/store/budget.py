@@ -1,4 +1,4 @@
-"""The time one call to the ledger may take: its own limit, cut down to what the request has left."""
+"""The time that one call to the ledger may take: its own limit, or less when the request's deadline is nearer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import random
 
 from scheduler import deadline
 
-# Kept back from a request's deadline, so that "unavailable" still reaches its caller in time.
+# Subtracted from a request's deadline, so that the answer "unavailable" still reaches its caller in time.
 ANSWER_MARGIN_MS = 50
 _FIRST_PAUSE_MS = 4
 _LONGEST_PAUSE_MS = 250
 
 
 class Budget:
-    """Starts when made. Raises DeadlineExceeded when the request's deadline is already over."""
+    """Starts when it is created. Raises DeadlineExceeded when the request's deadline has passed already."""
 
     def __init__(self, limit_ms: float) -> None:
         left_ms = deadline.remaining_ms(default=float("inf"))
@@ -32,11 +32,11 @@ class Budget:
         return self.left_seconds <= 0
 
     def in_ms(self, milliseconds: float) -> float:
-        """That instant, as `ends_at` and `pause` have it."""
+        """The time `milliseconds` from now, on the clock of `ends_at`."""
         return self._clock() + milliseconds / 1000
 
     async def pause(self, ends_at: float | None = None) -> bool:
-        """Wait before the next attempt, longer each time and never in step with others; False when none is left.
+        """Wait before the next attempt, longer each time and jittered; False when no time is left for another.
         `ends_at`: an earlier end than the budget's."""
         ceiling_ms = min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS * 2**self._attempts)
         self._attempts += 1

@@ -1,11 +1,9 @@
-"""Scripts and commands to the ledger, whichever form its address has.
+"""Sends scripts and commands to the ledger, at any form of address.
 
-Every call keeps to one budget of time: waiting for a connection, connecting, attempts and the pauses between
-them all count. Attempts are repeated for whatever passes by itself (a failover, a restart, a dropped
-connection). Repeating is sound because every script is idempotent by the ids its caller fixed beforehand.
-Replies are what the server sent (RESP2): bytes, integers, lists and None. Cancelling a call closes its
-connection and nothing else. A task that is cancelled during a call ends with CancelledError, whatever the
-libraries below make of it.
+Every call has one time budget: waiting for a connection, connecting, attempts and pauses all count. Attempts are
+repeated after faults that pass by themselves (a failover, a restart, a dropped connection), which is safe because
+every script is idempotent by ids that its caller chose. Replies are RESP2: bytes, integers, lists and None.
+Cancelling a call closes its connection, and the task always ends with CancelledError.
 """
 
 from __future__ import annotations
@@ -37,12 +35,12 @@ from scheduler.store.topology import Topology, open_topology
 __all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
 
 AGAIN = b"again"
-_BACKLOG = "a backlog is being worked off; ask again"
+_BACKLOG = "a backlog is being processed; ask again"
 
 
 @dataclass(slots=True)
 class StoreStatistics:
-    """Counted since the client was made; metrics read them."""
+    """Counts since the client was created, for the metrics."""
 
     attempts: int = 0
     retries: int = 0
@@ -63,9 +61,8 @@ async def connect(
 ) -> StoreClient:
     """A client for the ledger at `redis_addr`; nothing is sent before the first call.
 
-    `home_key` is a key of the domain: in a cluster it tells which server `ping`, `info` and the like mean.
-    Raises ConfigurationError for an address of an unknown form.
-    """
+    `home_key` is a key of the domain: in a cluster it selects the server for `ping`, `info` and the like. Raises
+    ConfigurationError for an address of an unknown form."""
     options = options or StoreOptions()
     address = parse_address(redis_addr)
     if library is None:
@@ -79,14 +76,14 @@ async def connect(
 
 @functools.cache
 def _own_scripts(*, shebang: bool) -> ScriptLibrary:
-    """Put together once for all clients of the process."""
+    """Assembled once for all clients of the process."""
     return ScriptLibrary.load(shebang=shebang)
 
 
 class StoreClient:
-    """One ledger's connections. Made by `connect`; `close` ends it.
+    """The connections to one ledger. Created by `connect`, ended by `close`.
 
-    `reader` is where plain reads that may lag can go: the server of `read_addr`, or this client itself."""
+    `reader` serves plain reads that may lag: the server of `read_addr`, or this client itself."""
 
     def __init__(
         self, address: Address, options: StoreOptions, library: ScriptLibrary, home_key: str | None = None
@@ -100,7 +97,7 @@ class StoreClient:
         self.reader: StoreClient = self
         self._topology: Topology = open_topology(address, options, self.guard)
         self._slots = asyncio.Semaphore(options.pool_size)
-        # What the server refused lately, whoever met it. `withheld` holds scripts back until it is granted.
+        # The last refusals of the server. While `withheld` is set, no script runs before its commands are allowed.
         self.withheld: CommandsWithheld | None = None
         self.writes_refused: WritesRefused | None = None
         self._proving = asyncio.Lock()
@@ -118,7 +115,7 @@ class StoreClient:
 
     @property
     def _alone(self) -> bool:
-        """Whether no other server takes over from one that is gone, so that waiting only helps while it restarts."""
+        """Whether no other server can take over, so that waiting helps only while this one restarts."""
         return self.address.scheme not in {Scheme.SENTINEL, Scheme.CLUSTER}
 
     # -- scripts ----------------------------------------------------------------------------------------------
@@ -132,13 +129,12 @@ class StoreClient:
         durable: bool = False,
         retry: bool = True,
     ) -> list[Any]:
-        """Run one script and give its reply, status word first.
+        """Run one script and return its reply, status word first.
 
-        A reply `again` says that a slice of backlog was worked off: the script is called again until it answers or
-        time is over, then Overloaded. `durable` waits for `wait_replicas` replicas on the same connection and raises
-        StoreUnavailable when fewer have it in time; what was written stands then, and the same call may be repeated.
-        `retry=False` makes one attempt, for what is not idempotent.
-        """
+        The reply `again` means that the script processed one slice of a backlog: it is called again until it answers
+        or the budget is used up, then Overloaded is raised. `durable` waits for `wait_replicas` replicas on the same
+        connection and raises StoreUnavailable when too few confirm in time; the write stands then, and the same call
+        may be repeated. `retry=False` makes one attempt, for calls that are not idempotent."""
         if self.withheld is not None and script_name != PROOF:
             await self.prove_commands(settings_key)
         script = self.scripts.get(script_name)
@@ -158,14 +154,14 @@ class StoreClient:
                 reply = await self._run_once(call, budget)
             except StoreUnavailable as unavailable:
                 if slices and budget.over:
-                    # It answered all along; only the time for the next slice was too short.
+                    # The ledger answered every time; only the budget ended.
                     raise Overloaded(_BACKLOG) from unavailable
                 raise
             if not (isinstance(reply, list) and reply and reply[0] == AGAIN):
                 return reply if isinstance(reply, list) else [reply]
             slices += 1
             self.statistics.backlog_slices += 1
-            # Others get their turn: the backlog is everyone's.
+            # Let other tasks run between the slices.
             await asyncio.sleep(0)
             if budget.over:
                 raise Overloaded(_BACKLOG)
@@ -178,11 +174,11 @@ class StoreClient:
                 return (await self._attempt(sent, budget))[-1]
             except StoreUnavailable as unavailable:
                 if forgotten > 1 and budget.over:
-                    # It answered all along; only the last attempt was cut short.
+                    # The ledger answered every time; only the last attempt was cut short.
                     raise forgetful from unavailable
                 raise
             except _ScriptUnknown as unknown:
-                # Forgotten again between being loaded and called: a restart, or somebody's SCRIPT FLUSH.
+                # Flushed again between loading and calling: a restart, or a SCRIPT FLUSH.
                 if forgotten and not await budget.pause():
                     raise forgetful from unknown
                 self.statistics.scripts_reloaded += 1
@@ -193,12 +189,12 @@ class StoreClient:
     # -- plain commands ---------------------------------------------------------------------------------------
 
     async def command(self, *args: Argument, retry: bool = True) -> Any:
-        """One command, repeated when the connection fails unless `retry` is False: then for what must not happen
-        twice. In a cluster it goes where its first key of the ledger lives."""
+        """One command, repeated when the connection fails unless `retry` is False. In a cluster it goes to the
+        server of its first ledger key."""
         return (await self.pipeline([args], retry=retry))[0]
 
     async def pipeline(self, commands: Sequence[Command], *, retry: bool = True) -> list[Any]:
-        """Several commands in one round trip, on one connection, not atomic. The first error is raised."""
+        """Several commands in one round trip on one connection, not atomic. Raises the first error."""
         if not commands:
             return []
         budget = Budget(self.options.operation_timeout_ms)
@@ -210,33 +206,33 @@ class StoreClient:
         await self._attempt(_Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms))
 
     async def info(self, section: str = "server") -> dict[str, str]:
-        """One section of INFO as text; empty on the embedded ledger, which has none."""
+        """One section of INFO; empty on the embedded ledger, which has none."""
         if self.embedded:
             return {}
         return server.parse_info(await self.command("INFO", section))
 
     async def server_identity(self) -> server.ServerIdentity:
-        """Which process answers, and which history it goes on with."""
+        """Which server process answers, and its replication history."""
         return server.ServerIdentity.of({**await self.info("server"), **await self.info("replication")})
 
     async def load_scripts(self) -> int:
-        """Make the server know every script beforehand; how many there are."""
+        """Load every script into the server; returns their number."""
         scripts = list(self.scripts)
         await self.pipeline([("SCRIPT", "LOAD", script.text) for script in scripts])
         return len(scripts)
 
     async def check_server(self) -> None:
-        """Raises StoreUnusable, saying what is wrong, when the server cannot hold the ledger."""
+        """Raises StoreUnusable, with the reason, when the server cannot hold the ledger."""
         await self.ping()
         if not self.embedded:
             server.check_fit(await self.info("server"), await self.info("replication"), str(self.address))
 
     async def prove_commands(self, settings_key: str) -> None:
-        """Raises CommandsWithheld, naming them, unless the server lets this user run all that scripts need."""
+        """Raises CommandsWithheld, naming them, unless the server's ACL allows every command that scripts need."""
         met = self.withheld
         async with self._proving:
             if met is not None and self.withheld is None:
-                return  # somebody else has proven it meanwhile
+                return  # another task has checked it meanwhile
             try:
                 await prove_commands(self, Keys.beside(settings_key))
             except CommandsWithheld as withheld:
@@ -261,10 +257,10 @@ class StoreClient:
     # -- attempts ---------------------------------------------------------------------------------------------
 
     async def _attempt(self, call: _Call, budget: Budget) -> list[Any]:
-        """Exchange until it succeeds, cannot succeed, or time is over."""
+        """Repeat the exchange until it succeeds, cannot succeed, or the budget is used up."""
         where = str(self.address)
-        told: SchedulerError | None = None
-        tells = 0
+        shown: SchedulerError | None = None
+        detail = 0
         patient_until: float | None = None
         while True:
             met = _Met()
@@ -284,20 +280,20 @@ class StoreClient:
             if verdict.relocate:
                 with heed_cancellation():
                     self.statistics.relocations += await self._topology.relocate(call.key, failure, met.pool)
-            # What an earlier attempt met may tell more than how the last one was cut short.
-            if not verdict.retry or told is None or met.tells(failure) >= tells:
-                told, tells = verdict.error, met.tells(failure)
+            # An earlier attempt's error may say more than the timeout of the last, shortened one.
+            if not verdict.retry or shown is None or met.detail_of(failure) >= detail:
+                shown, detail = verdict.error, met.detail_of(failure)
             if not (verdict.refused and self._alone):
                 patient_until = None
             elif patient_until is None:
                 patient_until = budget.in_ms(self.options.refused_timeout_ms)
             if not (call.retry and verdict.retry and await budget.pause(patient_until)):
                 self.statistics.failures += 1
-                raise told from failure
+                raise shown from failure
             self.statistics.retries += 1
 
     async def _exchange(self, call: _Call, budget: Budget, met: _Met) -> list[Any]:
-        """One attempt: a connection, all commands in one write, all replies; then the replicas."""
+        """One attempt: a connection, all commands in one write, all replies, then the wait for replicas."""
         async with self._turn(budget):
             self.statistics.attempts += 1
             seconds = budget.left_seconds
@@ -327,7 +323,7 @@ class StoreClient:
 
     @asynccontextmanager
     async def _turn(self, budget: Budget) -> AsyncIterator[None]:
-        """One of `pool_size` connections' worth of work; waiting for it counts."""
+        """One of `pool_size` slots; waiting for it counts against the budget."""
         self.statistics.waiting_for_connection += 1
         try:
             async with asyncio.timeout(budget.left_seconds):
@@ -348,7 +344,7 @@ class StoreClient:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What one attempt sends. `key`: where in a cluster; `script`: whose errors these would be."""
+    """What one attempt sends. `key` selects the server in a cluster; `script` is named in errors."""
 
     commands: tuple[Command, ...]
     key: str | None
@@ -359,21 +355,20 @@ class _Call:
 
 @dataclass(slots=True)
 class _Met:
-    """Which connections an attempt went over; None: it came to none. `written`: what replicas are to have was
-    answered."""
+    """What an attempt met: the pool of its connection (None before it had one), and whether the write was answered."""
 
     pool: ConnectionPool | None = None
     written: bool = False
 
-    def tells(self, failure: Exception) -> int:
-        """How much a failure says of what became of the call; that there was no answer says least."""
+    def detail_of(self, failure: Exception) -> int:
+        """How much a failure says about the outcome of the call; a missing answer says least."""
         if isinstance(failure, TooFewReplicas):
             return 3
         return 2 if self.written else int(not isinstance(failure, TimeoutError))
 
 
 class _ScriptUnknown(Exception):
-    """The server has not seen the script yet, or has forgotten it."""
+    """The server does not know the script: not loaded yet, or flushed."""
 
     def __init__(self, script: Script) -> None:
         super().__init__(script.name)

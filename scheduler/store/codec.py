@@ -1,4 +1,4 @@
-"""Replies of scripts ↔ the domain's values. The one place that knows the ledger's field names."""
+"""Converts between script replies and the domain's values. The one place that knows the ledger's field names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GROUP_KEY_BYTES_MAX = 1024
 
 
 def text(value: bytes | str | int | None) -> str:
-    """A reply's text; ids are UTF-8, whatever else may be there is shown, not raised."""
+    """A reply as text; invalid UTF-8 is replaced, not raised."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else str(value)
@@ -65,7 +65,7 @@ def pairs(flat: Sequence[Any]) -> dict[str, bytes]:
 
 
 def texts(flat: Sequence[Any]) -> dict[str, str]:
-    """The same for hashes that hold only text."""
+    """The same for hashes whose values are all text."""
     return {name: text(value) for name, value in pairs(flat).items()}
 
 
@@ -80,9 +80,9 @@ def fraction(value: bytes | str) -> float | None:
 # -- the fleet -------------------------------------------------------------------------------------------------
 
 
-def add_nodes(tally: FleetTally, told: Sequence[Any]) -> FleetTally:
-    """The tally with one more slice of tally_nodes.lua."""
-    counts, unknown, cpu, memory, *nodes = told
+def add_nodes(tally: FleetTally, reply: Sequence[Any]) -> FleetTally:
+    """The tally plus one more slice of tally_nodes.lua."""
+    counts, unknown, cpu, memory, *nodes = reply
     words = iter(nodes)
     pending = {
         text(node_id): PendingTotals(int(cpu_count), int(memory_bytes), int(count))
@@ -110,7 +110,7 @@ def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
         return int(found[name]) if found.get(name) else None
 
     def held(name: str, whole: int) -> int:
-        # Written only once a report accounts for a part: without it all is held.
+        # Written only once a report accounts for a part; without it the whole reservation is held.
         return number(found.get(name), whole if found["state"] in ("pending", "confirmed") else 0)
 
     return Reservation(
@@ -138,7 +138,7 @@ def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
 
 
 def sequence_of(flat: Sequence[Any]) -> int:
-    """The place in the ledger's order that these reservation fields tell; 0 when they tell none."""
+    """The ledger sequence in these reservation fields; 0 without one."""
     names = [text(name) for name in flat[::2]]
     return int(flat[2 * names.index("sequence") + 1]) if "sequence" in names else 0
 
@@ -161,7 +161,7 @@ def group_key(request: ScheduleRequest) -> str:
 
 
 def fingerprint(request: ScheduleRequest) -> str:
-    """Equal for equal requests: what a repeated Idempotency-Key is held to."""
+    """Equal for equal requests: a repeated Idempotency-Key must come with the same one."""
     hint = None
     if request.hint is not None:
         hint = {**asdict(request.hint), "metadata": dict(request.hint.metadata)}
@@ -172,7 +172,7 @@ def fingerprint(request: ScheduleRequest) -> str:
 
 
 def keyed_reservation_id(caller: str, idempotency_key: str) -> str:
-    """The same caller and key always mean the same reservation, whichever replica is asked."""
+    """The same caller and key give the same reservation id on every replica."""
     name = f"{len(caller)}:{caller}{idempotency_key}".encode()
     return "k" + blake2b(name, digest_size=16).hexdigest()
 
@@ -196,7 +196,7 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
 
 
 def heartbeat_details(heartbeat: Heartbeat) -> list[str | bytes]:
-    """What a report carries beside figures: stored as it is, field by field."""
+    """The descriptive fields of a report, stored unchanged."""
     machine, peer = heartbeat.machine_info, heartbeat.p2p_endpoint
     disks = heartbeat.snapshot.disks if heartbeat.snapshot else ()
     details: list[str | bytes] = [
@@ -207,14 +207,14 @@ def heartbeat_details(heartbeat: Heartbeat) -> list[str | bytes]:
     if machine is None:
         return [*details, "machine_info", b"", "cpu_config_json", ""]
     about = asdict(machine)
-    # A node sends its CPU configuration only until it was accepted once; what is known then stays.
+    # A node sends its CPU configuration only until it was accepted once, so the stored one stays.
     config = about.pop("cpu_config_json")
     details += ["machine_info", msgpack.packb(about)]
     return [*details, "cpu_config_json", config] if config else details
 
 
 def roster_digest(sandbox_ids: Sequence[str]) -> str:
-    """Equal for equal sets of ids; never empty, since "" means that a report names no roster."""
+    """Equal for equal sets of ids; never empty, because "" means that a report has no roster."""
     digest = blake2b(digest_size=16)
     for sandbox_id in sorted(sandbox_ids):
         name = sandbox_id.encode()

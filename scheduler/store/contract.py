@@ -1,4 +1,4 @@
-"""The contract at the head of every script, as data.
+"""Parses the contract at the head of every script.
 
     -- schedule_sandbox.lua: one sentence that says what it does.
     -- Guarantee: what holds afterwards, whatever else happens at the same time.
@@ -10,8 +10,8 @@
     -- Errors: CODE what it means, or none
     -- Cost: O(log n) …
 
-A section goes on over following comment lines that start with two spaces or more. The comment block ends
-the contract. Errors are separated by semicolons or commas; each begins with its code in capitals.
+A section continues on comment lines that start with two spaces or more, and ends with the comment block. Errors are
+separated by semicolons or commas; each begins with its code in capitals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CODE = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One KEYS or ARGV entry. `meaning` is empty where the name says it all; `tail`: this and all that follow."""
+    """One KEYS or ARGV entry. `meaning` may be empty; `tail`: this entry and all that follow."""
 
     index: int
     name: str
@@ -40,7 +40,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a script promises and takes."""
+    """What a script guarantees and takes."""
 
     name: str
     summary: str
@@ -75,7 +75,7 @@ def read_contract(text: str, shown: str) -> Contract:
             if kind in parameters:
                 parameters[kind].append((int(section[2] or section[4]), bool(section[3] or section[5]), open_text))
             elif section[1] in sections:
-                raise ConfigurationError(f"{shown}:{number}: {section[1]} is told twice")
+                raise ConfigurationError(f"{shown}:{number}: {section[1]} appears twice")
             else:
                 sections[section[1]] = open_text
         else:

@@ -1,11 +1,11 @@
-"""Bringing the ledger of version 0.1 to the format of this version.
+"""Converts the ledger of version 0.1 to the format of this version.
 
-Version 0.1 knows no format and cannot be told of one, so it is fenced: `convert_ledger` puts a text where 0.1 keeps
-its settings, its clock and its list of leftovers, and each of its scripts then fails before its first write. What
-0.1 kept stays where it is and keeps its meaning, open reservations and bindings included; rows are made anew.
+Version 0.1 has no format number to refuse, so it is fenced: `convert_ledger` writes a text where 0.1 keeps its
+settings, its clock and its list of leftovers, and each of its scripts then fails before its first write. All other
+keys keep their place and meaning, open reservations and bindings included; node rows are rebuilt.
 
 Who changes what a key means raises FORMAT in `lua/include/settings` and adds a stage to `lua/convert_ledger`, before
-`finish`: one that works off a slice, notes in the `conversion` hash how far it came, and answers `converting`.
+`finish`: it processes one slice, notes its progress in the `conversion` hash, and answers `converting`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scheduler.store.settings import encode
 
 @dataclass(frozen=True, slots=True)
 class OldLedger:
-    """What a ledger of another version holds. `converting`: it is fenced and not converted yet."""
+    """The contents of a ledger of another version. `converting`: fenced, and not converted yet."""
 
     converting: bool
     nodes: int
@@ -34,8 +34,7 @@ class Conversion:
         self._runner = runner
 
     async def look(self) -> OldLedger | None:
-        """What there is to convert; None when the ledger is of this version's format, or there is none.
-        Writes nothing."""
+        """What there is to convert; None for a ledger of this version's format, or none at all. Writes nothing."""
         keys, client = self._runner.keys, self._runner.client
         if int(await client.command("EXISTS", keys.settings)):
             return None
@@ -48,10 +47,10 @@ class Conversion:
         return OldLedger(converting, *map(int, counts))
 
     async def convert(self, tell: Callable[[str, int], None] = lambda stage, done: None) -> bool:
-        """Convert what `look` found, from where an earlier conversion was stopped; True when there was something.
-        `tell` hears of each slice. Raises StoreUnusable for a format that this version cannot convert."""
+        """Convert what `look` found, continuing an interrupted conversion; True when there was something to do.
+        Calls `tell` after each slice. Raises StoreUnusable for a format that this version cannot convert."""
         content = encode(LedgerSettings())
-        # Follows from limits that version 0.1 may have; scripts take it for set as long as it is absent.
+        # Depends on limits that version 0.1 may have; while it is absent, scripts assume it is set.
         del content["limited"]
         defaults = [part for item in content.items() for part in item]
         worked = False

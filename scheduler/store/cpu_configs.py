@@ -1,4 +1,4 @@
-"""CPU templates in the ledger: what each node told, what came out of it, what to send back."""
+"""CPU templates in the ledger: each node's own, the common one computed from them, and what to send to a node."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from scheduler.store import codec
 from scheduler.store.runner import Runner
 
-# Enough to tell templates of one cluster apart, short enough for keys that hold it per node.
+# Long enough to distinguish the templates of one cluster, short enough to store per node.
 _DIGEST_CHARACTERS = 32
 _TEXTS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CpuConfigAnswer:
-    """Exactly one of three: a template to `send` ("" for nothing), or inputs to compute from:
-    `holders`, in the order that counts, as of `version`. `changed`: the inputs moved on, ask again."""
+    """Exactly one of three: a template to `send` ("" for nothing); inputs to compute from (`holders`, in this order,
+    as of `version`); or `changed`: the inputs changed meanwhile, ask again."""
 
     send: str = ""
     holders: tuple[str, ...] = ()
@@ -31,12 +31,12 @@ class CpuConfigStore:
         self._runner = runner
 
     async def report(self, node_id: str, cluster_id: str, generation: int, text: str) -> CpuConfigAnswer:
-        """Notes the text of the report with this generation; "" when it carried none. report_cpu_config.lua"""
+        """Stores the template of the report with this generation; "" when it carried none. report_cpu_config.lua"""
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS] if text else ""
         return _answer(*await self._runner.run("report_cpu_config", node_id, cluster_id, generation, digest, text))
 
     async def texts(self, holders: Sequence[str]) -> tuple[str, ...] | None:
-        """The kept texts in this order; None when one of them is gone, which means the inputs moved on."""
+        """The stored texts in this order; None when one is gone, which means that the inputs changed."""
         texts: list[str] = []
         for start in range(0, len(holders), _TEXTS_AT_ONCE):
             found = await self._runner.client.pipeline(
@@ -53,7 +53,7 @@ class CpuConfigStore:
     async def install(
         self, node_id: str, cluster_id: str, *, carried: bool, version: str, text: str
     ) -> CpuConfigAnswer:
-        """Keeps what was computed; "" when it could not be. install_cpu_config.lua"""
+        """Stores the computed template; "" when it could not be computed. install_cpu_config.lua"""
         arguments = (node_id, cluster_id, int(carried), version, text)
         return _answer(*await self._runner.run("install_cpu_config", *arguments))
 

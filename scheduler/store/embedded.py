@@ -1,9 +1,9 @@
-"""The ledger inside the process: fakeredis with a Lua 5.1 interpreter, for a first run and for tests.
+"""The embedded ledger: fakeredis with a Lua 5.1 interpreter, for a first run and for tests.
 
-Commands run on the event loop, one after the other: a script is as atomic as on a server, and nothing else of
-the process runs meanwhile (about a millisecond). Before each call the other tasks get a turn, so that a busy
-replica still answers health checks; a call that is cancelled in that turn sends nothing. Nothing survives the
-process, and nothing is shared with another.
+Commands run on the event loop one after the other, so a script is as atomic as on a server, and nothing else of the
+process runs meanwhile (about a millisecond). Before each call other tasks get a turn, so that a busy replica still
+answers health checks; a call cancelled in that turn sends nothing. The data ends with the process and is not shared
+with another.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _shared: list[FakeServer] = []
 
 
 def new_server() -> FakeServer:
-    """An empty server of its own; hand it to several clients (`StoreOptions.fake_server`) to share it."""
+    """An empty server; pass it to several clients (`StoreOptions.fake_server`) to share it."""
     return FakeServer(version=VERSION, server_type="redis")
 
 
 def shared_server() -> FakeServer:
-    """The server all clients of this process share that ask for no other."""
+    """The server shared by all clients of this process that name no other."""
     if not _shared:
         _shared.append(new_server())
     return _shared[0]
@@ -42,7 +42,7 @@ def embedded_pool(server: FakeServer | None) -> ConnectionPool:
     _compile_once(server)
     return ConnectionPool(
         connection_class=EmbeddedConnection,
-        # Without a limit nothing is sent by way of asyncio.wait_for, which may lose a cancellation.
+        # Without a timeout redis-py does not use asyncio.wait_for, which may lose a cancellation.
         socket_timeout=None,
         server=server,
         version=server.version,
@@ -52,7 +52,7 @@ def embedded_pool(server: FakeServer | None) -> ConnectionPool:
 
 
 class EmbeddedConnection(FakeAsyncRedisConnection):
-    """A connection to a server in this process, which yields to the loop once for each write."""
+    """A connection to a server in this process, which yields to the event loop once per write."""
 
     async def send_packed_command(self, command: bytes | str | Iterable[bytes], check_health: bool = True) -> None:
         # Neither writing nor reading ever waits here: without this, calls in a row would let no other task run.
@@ -61,9 +61,9 @@ class EmbeddedConnection(FakeAsyncRedisConnection):
 
 
 def _compile_once(server: FakeServer) -> None:
-    """Keep compiled scripts: fakeredis compiles the whole text anew for every call and then collects all garbage,
-    which takes most of a short script's time. It has no setting for this, so its interpreter is wrapped; a version
-    that keeps it elsewhere is left as it is, and is merely slower."""
+    """Cache compiled scripts. fakeredis compiles the text for every call and then collects all garbage, which takes
+    most of a short script's time; it has no setting for this, so its interpreter is wrapped. Without the wrapped
+    attribute it is only slower."""
     if not isinstance(getattr(server, "_lua_runtime", None), _CompilingRuntime):
         # The interpreter is made with the first script.
         FakeRedis(server=server, version=server.version).eval("return 1", 0)
@@ -72,7 +72,7 @@ def _compile_once(server: FakeServer) -> None:
 
 
 class _CompilingRuntime:
-    """A Lua interpreter whose `execute` compiles each text once. Everything else is the interpreter's own."""
+    """A Lua interpreter whose `execute` compiles each text once; everything else is unchanged."""
 
     def __init__(self, runtime: Any) -> None:
         self._runtime = runtime

@@ -1,9 +1,9 @@
-"""The one place where errors of Redis and its client become errors of the scheduler.
+"""Translates errors of Redis and its client into errors of the scheduler.
 
-`SCRIPT_ERRORS` maps the codes that scripts raise with `fail('CODE', detail)` to classes; a test holds it to the
-codes the Lua files use. Everything else is told apart by `judge`: can another attempt help (`Verdict.retry`), and
-what is the caller told when it does not (`Verdict.error`). No text made here holds the address,
-which operators alone are told.
+`SCRIPT_ERRORS` maps the codes that scripts raise with `fail('CODE', detail)` to classes; a test compares it with the
+codes in the Lua files. `judge` classifies everything else: whether another attempt can help (`Verdict.retry`), and
+which error the caller gets otherwise (`Verdict.error`). No text made here contains the address, which only operators
+may see.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from scheduler.store.guard import UnverifiedServer
 from scheduler.store.password import UNREADABLE
 from scheduler.store.scripts import Script
 
-# An expected "no" is a status of the reply and no error; these are breaches of contract.
+# An expected refusal is a status in the reply, not an error; these are breaches of the contract.
 SCRIPT_ERRORS: Final[Mapping[str, type[SchedulerError]]] = {
-    "ARGUMENT": ScriptError,  # a caller of ours sent what the script does not take
-    "LEDGER": ScriptError,  # a key holds what no script writes
-    "INVALID": InvalidRequest,  # only the ledger can tell that the request is wrong
+    "ARGUMENT": ScriptError,  # our own code sent an invalid argument
+    "LEDGER": ScriptError,  # a key holds a value that no script writes
+    "INVALID": InvalidRequest,  # a fault of the request that only the ledger can detect
     "OVERLOADED": Overloaded,
 }
 
-# Codes of the server that pass by themselves: a failover, a restart, a slow command, a slot on the move.
+# Server errors that pass by themselves: a failover, a restart, a slow command, a slot being moved.
 _PASSING: Final[Mapping[str, str]] = {
     "READONLY": "the server became a replica",
     "LOADING": "the server is loading its data",
@@ -52,7 +52,7 @@ _PASSING: Final[Mapping[str, str]] = {
     "UNBLOCKED": "the server changed its role",
     "NOSCRIPT": "the server does not know the script",
 }
-# Codes that wait for a person.
+# Server errors that an operator must resolve.
 _LASTING: Final[Mapping[str, tuple[type[SchedulerError], str]]] = {
     "OOM": (WritesRefused, "the server has reached its maxmemory"),
     "MISCONF": (WritesRefused, "the server cannot write its snapshot and refuses writes"),
@@ -98,8 +98,8 @@ class TooFewReplicas(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`retry`: another attempt may succeed. `relocate`: ask again where the ledger is before it. `refused`: nobody
-    listens at the address, which is known at once."""
+    """`retry`: another attempt may succeed. `relocate`: first look up again which server holds the ledger.
+    `refused`: nothing listens at the address."""
 
     error: SchedulerError
     retry: bool = False
@@ -107,13 +107,13 @@ class Verdict:
     refused: bool = False
 
     def of_written(self, wanted: int) -> Verdict:
-        """The server had answered the write, and what followed told nothing of its replicas."""
+        """The write was answered, but how many replicas have it is unknown."""
         text = f"written, but it is not known whether {wanted} replicas have it; repeat the same call"
         return replace(self, error=StoreUnavailable(f"the ledger: {text}").at(self.error.where))
 
 
 def judge(error: BaseException, where: str, script: Script | None = None) -> Verdict:
-    """What `error`, met while talking to the ledger at `where` (already redacted), means."""
+    """The meaning of `error`, raised while talking to the ledger at `where` (already redacted)."""
     if isinstance(error, SchedulerError):
         return Verdict(error)
     verdict = _judge(error, script)
@@ -126,7 +126,7 @@ def _judge(error: BaseException, script: Script | None) -> Verdict:
         text = f"written, but fewer than {error.wanted} replicas have it; repeat the same call"
         return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
     if isinstance(error, UnverifiedServer):
-        text = "another server took over; what it holds is being looked at"
+        text = "another server took over; its contents are being checked"
         return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
     if isinstance(error, UnicodeEncodeError):
         return Verdict(InvalidRequest("a text holds characters that are no valid Unicode"))
@@ -191,7 +191,7 @@ def _judge_reply(error: redis_errors.ResponseError, script: Script | None) -> Ve
 
 
 def _placed(text: str, script: Script) -> str:
-    """The interpreter's message with the line of our file instead of the line of the sent text."""
+    """The interpreter's message, with our file's line instead of the sent text's."""
     # The embedded interpreter appends its stack; the first line is the message.
     message = _RUNNING.sub("", text).removeprefix("ERR ").partition("\n")[0]
     trailer = _SCRIPT_TRAILER.search(message)
@@ -206,7 +206,7 @@ def _named(script: Script | None) -> str:
 
 
 def _withheld(error: BaseException, code: str, script: Script | None) -> str:
-    """For NOPERM what the ACL withholds, or the line of the script that asked for it: the operator's next question."""
+    """For NOPERM: what the ACL withholds, or the script line that needs it, which is what an operator asks next."""
     if code != "NOPERM":
         return ""
     command = re.search(r"run the '([^']+)' command|access one of the (keys|channels)", str(error))
@@ -229,7 +229,7 @@ def _refused_login(error: BaseException) -> StoreUnusable:
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Nobody listens: the port refuses, or the socket's file is not there."""
+    """Nothing listens: the port refuses connections, or the socket's file does not exist."""
     while error is not None:
         if isinstance(error, ConnectionRefusedError | FileNotFoundError):
             return True

@@ -1,4 +1,4 @@
-"""One connection, some commands, their replies."""
+"""Sends commands over one connection and reads their replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler.store.errors import TooFewReplicas
 Argument = str | int | float | bytes
 Command = Sequence[Argument]
 
-# Redis looks ten times a second whether a WAIT is over.
+# Redis checks ten times a second whether a WAIT is over.
 _WAIT_SLACK_MS = 150
 
 
@@ -27,13 +27,14 @@ async def connection_of(pool: ConnectionPool) -> AbstractConnection:
 
 
 async def give_back(pool: ConnectionPool, connection: AbstractConnection) -> None:
-    """Errors of closing it never escape: what was answered stands, and what failed has its own error."""
+    """Return the connection to its pool. Errors while closing it are suppressed: the reply, or the first error,
+    stands."""
     with contextlib.suppress(RedisError, OSError, RuntimeError):
         await pool.release(connection)
 
 
 async def replies_to(connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
-    """All commands in one write, all replies read; then raises what the first bad one says."""
+    """All commands in one write, all replies read; then raises the first error among them."""
     replies: list[Any] = []
     try:
         await connection.send_packed_command(connection.pack_commands(commands))
@@ -45,7 +46,7 @@ async def replies_to(connection: AbstractConnection, commands: Sequence[Command]
                     raise
                 replies.append(error)
     except (RuntimeError, AttributeError) as error:
-        # What the libraries below raise for a transport that was closed under them.
+        # redis-py and asyncio raise these when the transport was closed meanwhile.
         if connection.is_connected:
             raise
         raise Disconnected("the connection was closed while it was in use") from error
@@ -58,12 +59,12 @@ async def replies_to(connection: AbstractConnection, commands: Sequence[Command]
 async def wait_for_replicas(
     connection: AbstractConnection, wanted: int, rotations_key: str, limit: asyncio.Timeout
 ) -> None:
-    """Until `wanted` replicas have all that the server had written when `connection` last heard from it.
+    """Wait until `wanted` replicas have every write that preceded the last reply on `connection`.
 
-    WAIT looks at the last write of its own connection, and a replay writes nothing although what it tells must be
-    safe as well. So a write that changes nothing goes before it."""
+    WAIT covers the last write of its own connection, and a replayed call writes nothing although its answer must be
+    durable too. So a write that changes nothing is sent before it."""
     left_ms = ((limit.when() or 0) - asyncio.get_running_loop().time()) * 1000
-    # The server gives up before this attempt does, and tells how many replicas it was.
+    # The server's timeout ends before this attempt's, so that it can answer how many replicas confirmed.
     wait_ms = max(1, int(left_ms - min(_WAIT_SLACK_MS, left_ms / 2)))
     _, reached = await replies_to(connection, [("HSET", rotations_key, "fence", 1), ("WAIT", wanted, wait_ms)])
     if reached < wanted:

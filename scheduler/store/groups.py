@@ -1,4 +1,4 @@
-"""Open placement groups, read as they stand."""
+"""Reads the open placement groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GroupStore:
     async def list(
         self, limit: int = 100, cursor: str | None = None
     ) -> tuple[int, tuple[PlacementGroup, ...], str | None]:
-        """How many are open, a page of them, most recently used first, and the next page's cursor."""
+        """The number of open groups, a page of them (most recently used first), and the next page's cursor."""
         keys, client = self._runner.keys, self._runner.client
         if cursor is not None and not cursor.isdecimal():
             raise InvalidRequest.field("cursor", cursor, "a cursor of an earlier page")

@@ -1,7 +1,7 @@
 """The names of all keys of one domain; `lua/include/keys.lua` builds the same ones from KEYS[1].
 
-Every key of a domain carries the hash tag `{<domain>}`, so a domain sits in one slot of a Redis Cluster
-and one script can reach all of it. What each key holds is told in `docs/redis-cli.md`.
+Every key of a domain carries the hash tag `{<domain>}`, so a domain is in one slot of a Redis Cluster and one script
+can reach all of it. `docs/architecture.md` lists what each key holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DEFAULT_DOMAIN = "default"
 
 
 class _Key:
-    """A key there is one of in a domain."""
+    """A key that exists once per domain."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -26,7 +26,7 @@ class _Key:
 
 
 class _KeyById:
-    """A key there is one of per id; `{}` is where the id goes."""
+    """A key that exists once per id; `{}` stands for the id."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class _KeyById:
 
 
 class _NodeKey(_KeyById):
-    """A colon in a node's id is escaped: it would run into the names of the parts below a node."""
+    """A colon in a node's id is escaped, because it separates the parts of a key."""
 
     def __get__(self, keys: Keys, owner: type[Keys]) -> Callable[[str], str]:
         named = super().__get__(keys, owner)
@@ -45,7 +45,7 @@ class _NodeKey(_KeyById):
 
 
 class Keys:
-    """Key names of `domain`; raises ConfigurationError for a domain that would not make a clean hash tag."""
+    """The key names of `domain`. Raises ConfigurationError for a domain that is not a valid hash tag."""
 
     __slots__ = ("domain", "tag")
 
@@ -57,13 +57,13 @@ class Keys:
     configured = _Key("configured")
     rebuild = _Key("rebuild")
 
-    # Where version 0.1 kept its settings, its clock and its leftovers: after a conversion a text that stops it.
+    # Where version 0.1 kept its settings, clock and leftovers: after a conversion, texts that stop its scripts.
     fenced_settings = _Key("settings")
     fenced_cursors = _Key("cursors")
     fenced_leftovers = _Key("artifact_backlog")
     conversion = _Key("conversion")
 
-    # Nodes: the list, the rows ranking reads, and who may be chosen.
+    # Nodes: the list, the rows that ranking reads, and which may be chosen.
     nodes = _Key("nodes")
     loads = _Key("loads")
     seen = _Key("seen")
@@ -84,14 +84,14 @@ class Keys:
     shape = _KeyById("shape:{}")  # <cpu>:<memory_mb>, as the scripts write it
     journal = _Key("journal")
 
-    # Nodes that refuse what they are given: chosen when nobody else will do.
+    # Avoided nodes, which refuse creations: chosen only when no other node fits.
     avoided = _Key("avoided")
     avoided_ready = _Key("avoided_ready")
     avoided_last_resort = _Key("avoided_last_resort")
     avoided_until = _Key("avoided_until")
     refused = _KeyById("refused:{}")  # <caller>|<image or template>
 
-    # What each node could hold if it were empty, by its effective CPU capacity.
+    # Node capacities, by effective CPU capacity.
     capacities = _Key("capacities")
     capacity = _KeyById("capacity:{}")
 
@@ -122,7 +122,7 @@ class Keys:
     template = _KeyById("template:{}")
     templates = _Key("templates")
     artifacts = _Key("artifacts")
-    artifact = _KeyById("artifact:{}")  # lua/include/artifacts tells how it is named
+    artifact = _KeyById("artifact:{}")  # named in lua/include/artifacts
     artifact_scopes = _Key("artifact_scopes")
     artifact_epochs = _Key("artifact_epochs")
     artifact_leftovers = _Key("artifact_leftovers")
@@ -150,23 +150,23 @@ class Keys:
         return f"Keys({self.domain!r})"
 
     def named(self, name: str) -> str:
-        """`aenv:{domain}:<name>`: the one place where a key is put together."""
+        """`aenv:{domain}:<name>`: the one place where a key is built."""
         return f"{self.tag}:{name}"
 
     def name_of(self, key: str | bytes) -> str | None:
-        """The part after the tag, or None for a key of somebody else."""
+        """The part after the tag; None for a key outside of this domain."""
         text = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
         prefix = f"{self.tag}:"
         return text[len(prefix) :] if text.startswith(prefix) else None
 
     @property
     def pattern(self) -> str:
-        """What SCAN takes to find every key of this domain; a domain holds no glob character."""
+        """The SCAN pattern for every key of this domain; a domain contains no glob characters."""
         return f"{self.tag}:*"
 
     @classmethod
     def beside(cls, settings_key: str) -> Keys:
-        """The keys of the domain whose settings key this is."""
+        """The keys of the domain with this settings key."""
         return cls(settings_key[settings_key.index("{") + 1 : settings_key.index("}")])
 
     @classmethod

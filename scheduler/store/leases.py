@@ -1,4 +1,4 @@
-"""Leases: who does what only one replica should do at a time."""
+"""Leases: at most one replica at a time does what a lease names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class LeaseStore:
         self._runner = runner
 
     async def hold(self, name: str, holder: str, ttl_ms: int) -> bool:
-        """Takes or renews it; False while another holds it. hold_lease.lua"""
+        """Takes or renews the lease; False while another holds it. hold_lease.lua"""
         status, _ = await self._runner.run("hold_lease", name, holder, ttl_ms)
         return status == "held"
 
     async def release(self, name: str, holder: str) -> None:
-        """Lets go of it, so that nobody need wait for it to run out; nothing to let go of is fine."""
+        """Releases the lease before its TTL ends; releasing one that is not held is no error."""
         await self._runner.run("hold_lease", name, holder, 0)

@@ -1,4 +1,4 @@
-"""The ledger of one domain: one object made of the stores, one per replica."""
+"""The ledger of one domain: all stores in one object, one per replica."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scheduler.store.upstream_bindings import UpstreamBindings
 
 
 class Ledger:
-    """Every method is one script or one read; none keeps anything between calls."""
+    """Every method is one script or one read; none keeps state between calls."""
 
     def __init__(self, client: StoreClient, domain: str = DEFAULT_DOMAIN, clock: Clock = server_clock) -> None:
         runner = Runner(client, Keys(domain), clock)

@@ -1,4 +1,4 @@
-"""Ledger time: the server's clock plus an offset that keeps it from running backwards."""
+"""Ledger time: the server's clock plus an offset, so that it never runs backwards."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class LedgerTime:
         return int(seconds) * 1000 + int(microseconds) // 1000 + await self.skew_ms()
 
     async def skew_ms(self) -> int:
-        """How far ledger time is ahead of the server's clock, because that clock was stepped back."""
+        """How far ledger time is ahead of the server's clock, because that clock was set back."""
         return codec.number(await self._runner.client.command("HGET", self._runner.keys.rotations, "offset"))
 
     async def reset(self) -> int:
-        """Go by the server's clock again; how many milliseconds that took back. What is open is due later by as
-        much, at most."""
+        """Follow the server's clock again; returns the milliseconds removed. Open deadlines move later by at most as
+        much."""
         taken_back = 0
         while True:
             _, (skew_ms, nodes) = await self._runner.run("reset_clock")

@@ -1,4 +1,4 @@
-"""Nodes: the discovered list, their reports, how they look now."""
+"""Nodes: the discovered list, their reports, and their present state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, No
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
 from scheduler.store import codec
-from scheduler.store.roster import RosterChange, apply_roster, difference_to, fits_one_call, work_off
+from scheduler.store.roster import RosterChange, apply_roster, difference_to, finish_report, fits_one_call
 from scheduler.store.runner import Runner
 from scheduler.store.upstream_bindings import UpstreamBindings
 
@@ -48,21 +48,21 @@ class NodeStore:
     def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
         self._upstream = upstream
-        # Node id → (endpoint, state), or None for one taken off: what was changed through this process. Whoever keeps
-        # a memory of the list takes it from here, so that nothing acknowledged is missing from it.
+        # Node id → (endpoint, state), or None for a removed node: changes made through this process. Membership
+        # removes those that its remembered list contains, so that no acknowledged change is lost.
         self.recent_changes: dict[str, tuple[str, DiscoveryState] | None] = {}
 
     # -- discovery --------------------------------------------------------------------------------------------
 
     async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
-        """Add, move or drain one node. `recovering`: it was known before the ledger was lost, so it
-        admits nothing until it reports."""
+        """Add, move or drain one node. `recovering`: it was listed before the ledger was lost, so it admits nothing
+        until it reports."""
         await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
         if not recovering:
             self.recent_changes[node_id] = (endpoint, state)
 
     async def put_back(self, nodes: Mapping[str, tuple[str, DiscoveryState]]) -> None:
-        """Nodes that were listed before the ledger was lost: they admit nothing until they report."""
+        """Restore nodes that were listed before the ledger was lost; they admit nothing until they report."""
         entries = [(node_id, endpoint, state.value) for node_id, (endpoint, state) in nodes.items()]
         for first in range(0, len(entries), PUT_BACK_A_STEP):
             step = entries[first : first + PUT_BACK_A_STEP]
@@ -148,7 +148,7 @@ class NodeStore:
             self.recent_changes |= {change[0]: wanted.get(change[0]) for change in step}
 
     async def remove(self, node_id: str) -> None:
-        """Take a node off the list. Raises NotFound when it is not on it."""
+        """Remove a node from the list. Raises NotFound for one that is not listed."""
         _, reply = await self._runner.run("set_nodes", 0, 0, node_id, durable=True)
         self.recent_changes[node_id] = None
         if int(reply[0]) == 0:
@@ -185,9 +185,8 @@ class NodeStore:
     async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None = None) -> HeartbeatResult:
         """Install one report, then apply its roster. Raises NodeNotListed.
 
-        A report without a sequence is dropped when its caller's deadline (10 s when none is given) passed
-        before the ledger was reached: the node has sent another one by then.
-        """
+        A report without a sequence is dropped when its caller's deadline (10 s when none is given) passed before the
+        ledger was reached: the node has sent another one by then."""
         with deadline.within((deadline_ms or HEARTBEAT_DEADLINE_MS) / 1000):
             return await self._heartbeat(heartbeat)
 
@@ -198,7 +197,7 @@ class NodeStore:
         offer = _arguments(heartbeat, digest, "offer", edits, change)
         status, reply = await self._runner.run("record_heartbeat", *offer)
         while status == "roster":
-            # Somebody else may change the installed roster between the two calls; then it is read again.
+            # Another call may change the installed roster between these two; then it is read again.
             edits, change = codec.text(reply[0]), await difference_to(self._runner, heartbeat.node_id, roster or ())
             stage = "whole" if fits_one_call(change) else "sliced"
             status, reply = await self._runner.run(
@@ -216,7 +215,7 @@ class NodeStore:
             slices = (digest, generation, codec.text(edits), change)
             contested = await apply_roster(self._runner, heartbeat.node_id, *slices)
         elif int(more) == 1:
-            await work_off(self._runner, heartbeat.node_id, digest, generation, codec.text(edits))
+            await finish_report(self._runner, heartbeat.node_id, digest, generation, codec.text(edits))
         if self._upstream is not None and (change.added or change.removed):
             await self._upstream.follow(change.added)
             await self._upstream.follow(change.removed, lost_by=heartbeat.node_id)
@@ -225,9 +224,7 @@ class NodeStore:
         )
 
     async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
-        """Take events into account; how many were not known before, 0 for those of a replaced process.
-
-        Raises NodeNotListed."""
+        """Record events; returns how many were new, 0 for those of a replaced process. Raises NodeNotListed."""
         counted = 0
         for first in range(0, len(events), EVENTS_A_CALL):
             arguments: list[Any] = []
@@ -251,14 +248,14 @@ class NodeStore:
     # -- views ------------------------------------------------------------------------------------------------
 
     async def get(self, node_id: str) -> Node:
-        """One discovered node, observed or not. Raises NotFound."""
+        """One discovered node, whether or not it has reported. Raises NotFound."""
         _, reply = await self._runner.run("read_nodes", node_id, "", 1)
         if not reply:
             raise NotFound(f"node {node_id!r} is not known")
         return codec.node(reply[0])
 
     async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
-        """Every discovered node in id order, or those that reported this cluster."""
+        """Every discovered node in id order, or those whose report names this cluster."""
         nodes: list[Node] = []
         after = ""
         while True:
@@ -270,11 +267,11 @@ class NodeStore:
             after = page[-1].node_id
 
     async def tally(self) -> FleetTally:
-        """How many there are by status, and how full they are; read in slices, so close to one moment."""
+        """Nodes by status, and their total load. Read in slices, so not of a single instant."""
         tally, after = FleetTally(), b""
         while True:
-            _, (after, *slice_told) = await self._runner.run("tally_nodes", after)
-            tally = codec.add_nodes(tally, slice_told)
+            _, (after, *slice_reply) = await self._runner.run("tally_nodes", after)
+            tally = codec.add_nodes(tally, slice_reply)
             if not after:
                 return tally
 

@@ -1,4 +1,4 @@
-"""How to talk to the ledger; every time limit in milliseconds."""
+"""How to connect to the ledger; every time limit is in milliseconds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """`pool_size`: connections in use at once; who comes later waits, inside its deadline.
-    `operation_timeout_ms`: all attempts of one call together; a request's own deadline may be tighter.
+    """`pool_size`: connections in use at once; further calls wait, within their deadline.
+    `operation_timeout_ms`: for all attempts of one call together; a request's own deadline may be shorter.
     `attempt_timeout_ms`: how long one attempt waits for its reply before another is made on a new connection.
-    `refused_timeout_ms`: for how long a call asks a lone server again whose port refuses connections.
+    `refused_timeout_ms`: how long a call retries a lone server whose port refuses connections.
     `wait_replicas`: how many replicas must have a durable write before it is acknowledged.
     `shebang`: send scripts with `#!lua` (Redis 7 and later; the test suite does).
-    `read_addr`: a second address, a replica for instance, for plain reads that may lag.
+    `read_addr`: a second address, for example a replica, for plain reads that may lag.
     `upstream_bindings`: write bindings under AgentENV's own keys too (scheduler.store.upstream_bindings).
     `password_file`, `sentinel_password_file`: read for each new connection, so that a new password needs no restart.
-    `fake_server`: for `embedded`, a server to share instead of the process's own.
+    `fake_server`: for `embedded`, a server to use instead of the process' shared one.
     """
 
     pool_size: int = 64

@@ -1,7 +1,7 @@
-"""Whether the server lets this user run every command that scripts need.
+"""Checks that the server's ACL allows every command that scripts need.
 
-A script that is refused a command half-way has written what came before it, so this is asked before the first
-script and whenever a command was refused: no script starts that could have been known to stop.
+A script that is refused a command half-way keeps what it wrote before. So this is checked before the first script,
+and again whenever a command was refused: no script starts that is known to fail.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 PROOF = "prove_commands"
 _SCRATCH_MS = 10_000
 
-# What scripts and plain reads do to the ledger's own keys; docs/security.md grants exactly these. Each with what
-# makes it run on a scratch key of its kind, for servers that cannot be asked.
+# The commands of scripts and plain reads; docs/security.md grants exactly these. Each has arguments for a scratch
+# key of its type, for servers whose ACL cannot be queried.
 LEDGER_COMMANDS: Final[tuple[tuple[str, str, tuple[str | int, ...]], ...]] = (
     ("SET", "string", ("1",)),
     ("GET", "string", ()),
@@ -74,7 +74,7 @@ LEDGER_COMMANDS: Final[tuple[tuple[str, str, tuple[str | int, ...]], ...]] = (
 
 
 async def prove_commands(client: StoreClient, keys: Keys) -> None:
-    """Raises CommandsWithheld, naming what is withheld. Leaves nothing behind."""
+    """Raises CommandsWithheld, naming the withheld commands. Leaves nothing behind."""
     names = [name for name, _, _ in LEDGER_COMMANDS]
     if client.options.wait_replicas and not client.embedded:
         names.append("WAIT")
@@ -91,7 +91,7 @@ async def prove_commands(client: StoreClient, keys: Keys) -> None:
 
 
 async def try_commands(client: StoreClient, keys: Keys) -> None:
-    """Run each on a scratch key of the domain. The first that is refused is named by what `judge` makes of it."""
+    """Run each command on a scratch key of the domain; `judge` names the first that is refused."""
     scratch = keys.scratch("")
     commands: list[Command] = [
         ("UNLINK", *(scratch + kind for kind in ("string", "hash", "list", "set", "zset", "moved")))

@@ -1,4 +1,4 @@
-"""Placing: one script chooses and reserves."""
+"""Placing a sandbox: one script chooses the node and reserves on it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PlacementStore:
         if status == "taken":
             raise _taken(str(request.sandbox_id), reply[0])
         if status == "overloaded":
-            raise Overloaded("more reservations are due to expire than one call may work off; ask again")
+            raise Overloaded("more reservations are due to expire than one call may process; ask again")
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, fields = reply
@@ -77,7 +77,7 @@ class PlacementStore:
         )
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
-        """Where every node stands for this request; reserves nothing, moves no cursor."""
+        """Rank or refusal reason of every node for this request; reserves nothing and moves no cursor."""
         tail = codec.request_arguments(request, self._runner.entropy())
         first: list[Any] | None = None
         nodes: list[NodeExplanation] = []
@@ -105,7 +105,7 @@ class PlacementStore:
             status, reply = await self._runner.run(script, *arguments, durable=durable)
             if status != "refresh":
                 return status, reply
-            # Settings changed: rows are brought up to date before anything is decided on them.
+            # Settings changed: node rows are recomputed before anything is decided on them.
             await self._runner.run("refresh_rows")
 
 
@@ -116,12 +116,12 @@ def _whose(state: str) -> str:
 def _taken(sandbox_id: str, fields: list[Any]) -> Conflict:
     if not fields:
         return Conflict(f"sandbox {sandbox_id!r} runs already, or did a moment ago")
-    # Whose reservation it is may be another caller's business: the id and node of it are not told.
+    # It may be another caller's reservation, so its id and node are not shown.
     return Conflict(f"sandbox {sandbox_id!r} belongs to another reservation")
 
 
 def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) -> Reservation:
-    """The reservation; a fresh one is told without what its caller brought."""
+    """The reservation; the reply to a new one leaves out what the request itself contained."""
     found = codec.reservation(reservation_id, fields)
     return replace(
         found, caller=found.caller or request.caller, request_id=found.request_id or request.request_id or None
@@ -152,7 +152,7 @@ def _explained(entry: list[Any]) -> NodeExplanation:
 
 
 def _renumbered(nodes: list[NodeExplanation]) -> tuple[NodeExplanation, ...]:
-    """Ranks without the gaps that excluded and unfit nodes leave."""
+    """Ranks without the gaps left by excluded nodes."""
     order = sorted({node.rank for node in nodes if node.rank is not None})
     place = {rank: position for position, rank in enumerate(order)}
     return tuple(replace(node, rank=None if node.rank is None else place[node.rank]) for node in nodes)

@@ -1,4 +1,4 @@
-"""Putting back into a ledger what this replica remembers of the one that was lost."""
+"""Restores a lost ledger from what this replica remembers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class RebuildStore:
         self.memory = runner.memory
 
     async def put_back(self, replica_id: str, lease_ms: int, rebuild_of: str = "") -> int:
-        """Write back all that is remembered, slice after slice; how many were missing or older.
+        """Write back all remembered reservations in slices; returns how many were missing or older in the ledger.
 
-        Repeating it is harmless, and so is doing it where nothing was lost. Until the last slice is in, the ledger
-        waits for this replica as long as `lease_ms` lets it. `rebuild_of`: the loss, as the settings were put with."""
+        Safe to repeat, and harmless when nothing was lost. Until the last slice is in, the ledger waits for this
+        replica, at most `lease_ms`. `rebuild_of`: the loss, as passed with the settings."""
         restored = 0
         slice_: list[Any] = []
         waiting = 0

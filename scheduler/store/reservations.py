@@ -1,4 +1,4 @@
-"""Reservations by id: read, confirm, cancel, renew; and the upkeep of what falls due."""
+"""Reservations by id: read, confirm, cancel, renew; and expiry of those that are due."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class ReservationStore:
         return tuple(reservation for _, reservation in found), after or None
 
     async def tally(self) -> tuple[OpenReservations, ...]:
-        """How many are open, by node and state."""
+        """The number of open reservations, by node and state."""
         found: dict[tuple[str, str], tuple[int, int]] = {}
         first = "0"
         while first:
-            _, (following, *told) = await self._runner.run("tally_reservations", first)
-            words = iter(codec.text(word) for word in told)
+            _, (following, *entries) = await self._runner.run("tally_reservations", first)
+            words = iter(codec.text(word) for word in entries)
             for node_id, state, count, age_ms in zip(words, words, words, words, strict=True):
                 earlier_count, earlier_ms = found.get((node_id, state), (0, 0))
                 found[node_id, state] = earlier_count + int(count), max(earlier_ms, int(age_ms))
@@ -68,7 +68,7 @@ class ReservationStore:
         )
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
-        """Raises NotFound, NotRebuilt, Conflict (carrying the recorded truth)."""
+        """Raises NotFound, NotRebuilt, Conflict (with the recorded reservation)."""
         result = await self._decide("confirm_reservation", reservation_id, sandbox_id)
         if self._upstream is not None:
             await self._upstream.follow([sandbox_id])
@@ -82,7 +82,7 @@ class ReservationStore:
     async def cancel_by_key(
         self, caller: str, idempotency_key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
-        """Cancel by the key its schedule carries, whether that has arrived or not."""
+        """Cancel by the idempotency key of its schedule, even before that schedule has arrived."""
         reservation_id = codec.keyed_reservation_id(caller, idempotency_key)
         return await self._decide("cancel_reservation", reservation_id, reason, TOMBSTONE_MS, cause.value)
 
@@ -90,7 +90,7 @@ class ReservationStore:
         return await self._decide("renew_reservation", reservation_id, ttl_ms)
 
     async def sweep(self) -> int:
-        """Work off one slice of what is due; how many things were done."""
+        """Process one slice of what is due; returns the number of changes."""
         _, reply = await self._runner.run("sweep_ledger")
         return int(reply[0])
 

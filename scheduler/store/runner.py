@@ -1,4 +1,4 @@
-"""How a store calls its scripts: the settings key, the clock, and the replies every script may give."""
+"""Calls scripts with the settings key and the clock, and handles the replies that every script may give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler.store.keys import Keys
 from scheduler.store.memory import ReservationMemory
 
 Clock = Callable[[], int | None]
-"""Virtual milliseconds for tests; None means the server's own clock."""
+"""Virtual milliseconds in tests; None means the server's own clock."""
 
 FORMAT = 2
 """What the keys of this version mean; `lua/include/settings` refuses any other."""
@@ -25,12 +25,12 @@ def server_clock() -> int | None:
 
 
 def fresh_entropy() -> int:
-    """What a script may use where a decision is to be random; a simulation hands in its own."""
+    """Random bits for a script's random choices; a simulation passes its own."""
     return secrets.randbits(32)
 
 
 class Runner:
-    """Runs scripts of one domain. Every reply's first element is a status word."""
+    """Runs the scripts of one domain. The first element of every reply is a status word."""
 
     def __init__(self, client: StoreClient, keys: Keys, clock: Clock = server_clock) -> None:
         self.client = client
@@ -39,18 +39,18 @@ class Runner:
         self.entropy: Callable[[], int] = fresh_entropy
         self.newest_sequence = 0
         self.memory = ReservationMemory()
-        # The loss after which this replica has put back what it remembers.
+        # The loss after which this replica has written back what it remembers.
         self.rebuilt_of = ""
 
     def note_sequence(self, sequence: int) -> None:
-        """The ledger told this much of its order. One that counts less later on has lost what came between."""
+        """The ledger has answered this sequence. A lower sequence later means that the ledger lost writes."""
         self.newest_sequence = max(self.newest_sequence, sequence)
 
     async def run(
         self, script: str, *args: Argument, durable: bool = False, lagging: bool = False
     ) -> tuple[str, list[Any]]:
-        """The status and the rest of the reply. `durable`: what is written must outlive the server;
-        `lagging`: a read replica may answer."""
+        """The status and the rest of the reply. `durable`: the write must survive the server; `lagging`: a read
+        replica may answer."""
         now_ms = self.clock()
         client = self.client.reader if lagging else self.client
         reply = await client.run(
@@ -73,7 +73,7 @@ class Runner:
 
 
 def not_understood(what: str, found: str) -> StoreUnavailable:
-    """The ledger says of `what` (its format, its strategy, …) something that this version does not know."""
+    """The error for a ledger whose `what` (format, strategy, …) this version does not know."""
     if what != "format":
         return StoreUnusable(f"the ledger's {what} is {found!r}, which this version does not know")
     if found == "converting":
@@ -87,7 +87,7 @@ def not_understood(what: str, found: str) -> StoreUnavailable:
 
 
 def missing(what: str, identity: str, facts: Sequence[Any]) -> Exception:
-    """Not there – or not there yet, while a lost ledger is being rebuilt."""
+    """NotFound, or NotRebuilt while a lost ledger is still being rebuilt."""
     if facts and int(facts[0]) == 1:
         return NotRebuilt(f"{what} {identity!r} is not known; the ledger is being rebuilt")
     return NotFound(f"{what} {identity!r} is not known")

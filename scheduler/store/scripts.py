@@ -1,11 +1,9 @@
-"""The Lua scripts: found, put together from their includes, and known by name.
+"""Finds the Lua scripts, assembles them from their includes, and provides them by name.
 
-A script is one file `verb_noun.lua`. A line `-- @include "include/x"` stands for the file `include/x.lua`,
-which is put there the first time it is named and left out after that. An indented one belongs to the function
-or branch it stands in: what it brings is made only when that is reached, and is not known outside of it, so what a
-script rarely needs costs nothing when it does not. Comment and empty lines are not sent;
-every line that is sent remembers its file and number, so an error of the Lua interpreter can be told as
-`lua/include/x.lua:12`.
+A script is one file `verb_noun.lua`. A line `-- @include "include/x"` is replaced by the file `include/x.lua` the
+first time it occurs, and dropped after that. An indented one belongs to the function or branch around it: its
+definitions exist only there and cost nothing until it runs. Comments and empty lines are not sent; every sent line
+remembers its file and number, so an error of the Lua interpreter is reported as `lua/include/x.lua:12`.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ SHEBANG = "#!lua"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a line that is sent was written. `file` is relative, with forward slashes: `lua/x.lua`."""
+    """Where a sent line was written. `file` is relative, with forward slashes: `lua/x.lua`."""
 
     file: str
     line: int
@@ -43,7 +41,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Script:
-    """One script as Redis gets it. `sha` is what EVALSHA takes; `origins[n - 1]` is where line n was written."""
+    """One script as it is sent to Redis. `sha` is its EVALSHA digest; `origins[n - 1]` is where line n was written."""
 
     name: str
     text: str
@@ -56,7 +54,7 @@ class Script:
 
     @cached_property
     def contract(self) -> Contract:
-        """The header of the file, read; raises ConfigurationError when it breaks the form."""
+        """The parsed header of the file. Raises ConfigurationError when it is malformed."""
         return read_contract(self.source.read_text(encoding="utf-8"), f"lua/{self.source.name}")
 
     def origin(self, line: int) -> Origin | None:
@@ -70,15 +68,14 @@ def find_folder() -> Path:
         if folder.is_dir():
             return folder
     looked = " and ".join(str(folder) for folder in _FOLDERS)
-    raise ConfigurationError(f"the Lua scripts are missing: looked in {looked}; install the package anew")
+    raise ConfigurationError(f"the Lua scripts are missing: looked in {looked}; reinstall the package")
 
 
 class ScriptLibrary:
-    """All scripts of one folder, each put together when it is first asked for.
+    """All scripts of one folder, each assembled when it is first used.
 
     `shebang` prepends `#!lua`, with which Redis 7 and later turn an access outside of the declared slot into an
-    error. Raises ConfigurationError, with file and line, for a missing file, a cycle, or a malformed include.
-    """
+    error. Raises ConfigurationError, with file and line, for a missing file, a cycle, or a malformed include."""
 
     def __init__(self, folder: Path, *, shebang: bool = False) -> None:
         self.folder = folder
@@ -87,8 +84,8 @@ class ScriptLibrary:
 
     @classmethod
     def load(cls, *, shebang: bool = False) -> ScriptLibrary:
-        """The product's own scripts, every one of them put together, so that a broken one is found at the start.
-        Read once in the life of a process: whoever opens many ledgers in it shares them."""
+        """The product's own scripts, all assembled at once, so that a broken one fails the start. Shared by all
+        ledgers of the process."""
         return _loaded(find_folder(), shebang)
 
     @property
@@ -127,7 +124,7 @@ class ScriptLibrary:
         )
 
     def _append(self, path: Path, above: tuple[Path, ...], seen: set[Path], lines: list[tuple[str, Origin]]) -> None:
-        """Add the lines of `path`, its includes in their place. `above` is the chain of files that led here."""
+        """Append the lines of `path` with its includes in place. `above` is the chain of files that led here."""
         seen.add(path)
         shown = self._shown(path)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
@@ -138,7 +135,7 @@ class ScriptLibrary:
                 if target == path or target in above:
                     chain = [*above, path, target]
                     circle = " → ".join(self._shown(part) for part in chain[chain.index(target) :])
-                    raise ConfigurationError(f"{here}: includes go round in a circle: {circle}")
+                    raise ConfigurationError(f"{here}: circular include: {circle}")
                 if target not in seen:
                     inside = line[0].isspace()
                     self._append(target, (*above, path), set(seen) if inside else seen, lines)

@@ -1,4 +1,4 @@
-"""The settings all replicas share, and the replicas themselves."""
+"""The settings that all replicas share, and the list of live replicas."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ REPLICAS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SettingsOutcome:
-    """What came of offering settings: `written`, `same`, `adopted` (the ledger's revision is higher)
-    or `conflict` (equal revision, other content, another replica alive). `settings` are in force.
-    `rebuilding_ms`: for how long from then on a lost ledger is still being rebuilt."""
+    """The result of offering settings: `written`, `same`, `adopted` (the ledger's revision is higher) or `conflict`
+    (equal revision, other content, another replica alive). `settings` are those in force. `rebuilding_ms`: how much
+    longer a lost ledger counts as not rebuilt."""
 
     status: str
     settings: LedgerSettings
@@ -47,12 +47,14 @@ class SettingsOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The ledger may have been lost or rolled back, so for one binding_ttl what is missing is told as "not rebuilt".
+    """The ledger may have been lost or rolled back, so for one binding_ttl a missing entry is answered "not rebuilt"
+    instead of "not found".
 
-    `lost_with`: something it told is missing since this server took over, so no node admits before it has reported.
-    `rebuild_of`: this loss by name; until the `members`, and whoever else the ledger knows, have put back what they
-    remember or let `lease_ms` pass, nothing is decided. "" when nothing can be lost. `unlisted_ms`: nor before this
-    time has passed, so that replicas which joined after the members were last listed can speak."""
+    `lost_with`: the server since which an acknowledged write is missing, so no node admits before it has reported.
+    `rebuild_of`: the name of this loss, "" when nothing can be lost; until the `members`, and every other replica
+    known to the ledger, have written back what they remember or `lease_ms` has passed, nothing is decided.
+    `unlisted_ms`: nor before this time has passed, so that replicas which joined after the last listing of members
+    can act."""
 
     lost_with: str = ""
     rebuild_of: str = ""
@@ -74,13 +76,13 @@ class KeepaliveReply:
 
 
 def encode(settings: LedgerSettings) -> dict[str, str]:
-    """The fields of the `settings` hash, as people read them with redis-cli."""
+    """The fields of the `settings` hash, readable with redis-cli."""
     groups = settings.groups
 
     def overcommit(value: int | None) -> str:
         return "unlimited" if value is None else str(value)
 
-    # What a placement reads stands first: Redis looks through a small hash from its beginning.
+    # Fields that placements read come first: Redis scans a small hash from its beginning.
     content = {
         "strategy": settings.strategy.value,
         "admission": settings.admission.value,
@@ -117,7 +119,7 @@ def encode(settings: LedgerSettings) -> dict[str, str]:
 
 
 def decode(found: Mapping[str, str]) -> LedgerSettings:
-    """Raises StoreUnusable for settings of another version: another format, a name or value it does not know."""
+    """Raises StoreUnusable for settings of another version: an unknown format, name or value."""
     if found.get("format") != str(FORMAT):
         raise not_understood("format", found.get("format", ""))
     for name, known in (("strategy", Strategy), ("admission", Admission), ("group_placement", GroupPlacement)):
@@ -178,7 +180,7 @@ class SettingsStore:
         self._runner = runner
 
     async def put(self, settings: LedgerSettings, replica_id: str, loss: Loss | None = None) -> SettingsOutcome:
-        """Offer settings to the ledger; `loss` when it is not the one this replica knew."""
+        """Offer settings to the ledger; with `loss` when it may have lost writes."""
         content = encode(settings)
         noted = loss or Loss()
         values = [part for item in content.items() for part in item]
@@ -204,7 +206,7 @@ class SettingsStore:
         return SettingsOutcome(status, decode(found), found["epoch"], differing, int(reply[1]))
 
     async def get(self) -> tuple[LedgerSettings, str] | None:
-        """The settings in force and the ledger's epoch; None when it holds none."""
+        """The settings in force and the ledger's epoch; None for an empty ledger."""
         found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.settings))
         return (decode(found), found["epoch"]) if "epoch" in found else None
 
@@ -247,12 +249,12 @@ class SettingsStore:
         await self.keepalive(replica_id, 0)
 
     async def refresh(self) -> bool:
-        """Bring one slice of rows to the settings in force; False when all are."""
+        """Recompute one slice of node rows for the settings in force; False when all are done."""
         _, reply = await self._runner.run("refresh_rows")
         return int(reply[0]) == 1
 
     async def stats(self) -> dict[str, int]:
-        """Counters that belong to the domain, not to a replica."""
+        """The counters of the domain."""
         found = codec.texts(await self._runner.client.command("HGETALL", self._runner.keys.stats))
         return {name: int(value) for name, value in found.items()}
 

@@ -1,4 +1,4 @@
-"""What creating from a template takes."""
+"""The size of a sandbox by its template."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TemplateStore:
         self._keys = runner.keys
 
     async def put(self, template: Template) -> None:
-        """Declare a template's size. Raises Conflict when the ledger holds as many templates as it may."""
+        """Declare a template's size. Raises Conflict when the ledger holds the maximum number of templates."""
         status, reply = await self._runner.run(
             "put_template", template.template_id, template.cpu_count, template.memory_mb, durable=True
         )

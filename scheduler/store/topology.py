@@ -1,8 +1,8 @@
-"""Which server holds the ledger right now.
+"""Finds the server that holds the ledger.
 
-A domain lives on exactly one server at a time: the one of the address, the primary that Sentinel names, or the
-primary of the domain's slot in a cluster. `pool_for` answers with connections to it; after a failure that smells
-of a move, `relocate` makes the next `pool_for` ask again.
+A domain is on exactly one server at a time: the one of the address, the primary that Sentinel names, or the primary
+of the domain's slot in a cluster. `pool_for` returns connections to it; after a failure that may mean a move,
+`relocate` makes the next `pool_for` look it up again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from scheduler.store.password import login_arguments
 
 Host = tuple[str, int]
 
-# A server that stays read-only is not connected to anew by every call that meets it.
+# At most one reconnection in this time, however many calls meet a read-only server.
 _PACE_SECONDS = 0.1
 
 
@@ -44,14 +44,14 @@ class Topology(Protocol):
         """Connections to the server that holds `key`; None: any server of the ledger."""
 
     async def relocate(self, key: str | None, error: BaseException, met: ConnectionPool | None) -> bool:
-        """Where the ledger is may have changed: a call over `met` failed with `error`. False: somebody else who met
-        the same has seen to it already."""
+        """A call over the pool `met` failed with `error`, so the ledger may have moved. False: already handled for
+        another call."""
 
     async def close(self) -> None: ...
 
 
 def open_topology(address: Address, options: StoreOptions, guard: ServerGuard) -> Topology:
-    """Nothing is connected yet. `guard` hears of every new connection."""
+    """Connects to nothing yet. `guard` checks every new connection."""
     if address.scheme is Scheme.EMBEDDED:
         from scheduler.store.embedded import embedded_pool  # brings fakeredis, which takes long to import
 
@@ -67,7 +67,7 @@ def open_topology(address: Address, options: StoreOptions, guard: ServerGuard) -
 
 
 class Pools:
-    """One pool per server. How many connections are in use is bounded by the client, not here."""
+    """One connection pool per server. The client, not the pool, limits the connections in use."""
 
     def __init__(self, address: Address, options: StoreOptions, guard: ServerGuard) -> None:
         self._address = address
@@ -95,7 +95,7 @@ class Pools:
         return pool
 
     def new(self, host: Host) -> ConnectionPool:
-        """One that the caller closes."""
+        """A pool that the caller closes."""
         arguments = self._to_server()
         return ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.on_connect, **arguments)
 
@@ -110,7 +110,7 @@ class Pools:
         return self._arguments(self._address.credentials, self._password_file)
 
     def _arguments(self, credentials: Credentials, password_file: str | None) -> dict[str, Any]:
-        """What every connection is made with. Retries and time limits are the client's: one place, one budget."""
+        """The arguments of every connection. Retries and time limits are the client's, which has the budget."""
         return {
             "connection_class": SSLConnection if self._address.tls else Connection,
             "db": self._address.database,
@@ -128,7 +128,7 @@ class Pools:
 
 
 async def close_pools(pools: Sequence[ConnectionPool]) -> None:
-    """No connection is left open, also when the task that closes them is cancelled meanwhile."""
+    """Leaves no connection open, even when the closing task is cancelled."""
     try:
         for pool in pools:
             await pool.aclose()
@@ -139,12 +139,12 @@ async def close_pools(pools: Sequence[ConnectionPool]) -> None:
 
 
 class FixedTopology:
-    """One address, for good."""
+    """One address that never changes."""
 
     def __init__(self, make_pool: Callable[[], ConnectionPool], options: StoreOptions) -> None:
         self._make_pool = make_pool
         self._pool = make_pool()
-        # As long as a call over an old pool may still be under way.
+        # As long as a call over an old pool may still be in progress.
         self._patience = options.attempt_timeout_ms / 1000
         self._old: dict[ConnectionPool, asyncio.Task[None]] = {}
         self._moved_at = -_PACE_SECONDS
@@ -153,14 +153,14 @@ class FixedTopology:
         return self._pool
 
     async def relocate(self, key: str | None, error: BaseException, met: ConnectionPool | None) -> bool:
-        """The address is the same, but another server may stand behind it: connect anew. Connections of calls that
-        are under way are left to them."""
+        """Another server may answer at the same address now: connect again. Calls in progress keep their
+        connections."""
         now = asyncio.get_running_loop().time()
         if not isinstance(error, ResponseError) or met is not self._pool or now < self._moved_at + _PACE_SECONDS:
             return False
         self._moved_at = now
         self._pool = self._make_pool()
-        self._old[met] = asyncio.create_task(self._close_later(met), name="closing connections to where the ledger was")
+        self._old[met] = asyncio.create_task(self._close_later(met), name="closing connections to the former server")
         return True
 
     async def _close_later(self, pool: ConnectionPool) -> None:
@@ -187,13 +187,13 @@ class SentinelTopology:
         arguments.pop("connection_class")
         arguments["db"] = 0
         arguments["ssl"] = address.tls
-        # The last one that answered comes first.
+        # The sentinel that answered last comes first.
         self._sentinels: list[Sentinel] = [
             Sentinel([host], sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
             for host in address.hosts
         ]
         self._primary: Host | None = None
-        # A failure is met by many calls at once; one of them asks for all.
+        # Many calls meet a failure at once; one of them asks for all.
         self._asking = asyncio.Lock()
 
     async def pool_for(self, key: str | None) -> ConnectionPool:
@@ -218,11 +218,11 @@ class SentinelTopology:
             await close_pools([client.connection_pool for client in clients])
 
     async def _find(self) -> Host:
-        """Sentinels are small and near: one that does not answer within the connect timeout is passed over."""
+        """Ask the sentinels in turn; one that does not answer within the connect timeout is skipped."""
         problems: list[str] = []
         for sentinel in tuple(self._sentinels):
             try:
-                # Not the connections' own socket_timeout: redis-py keeps that with asyncio.wait_for.
+                # Not the connections' own socket_timeout: redis-py implements that with asyncio.wait_for.
                 async with asyncio.timeout(self._pools.connect_timeout):
                     host, port = await sentinel.discover_master(self._name)
             except (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError) as error:
@@ -235,11 +235,10 @@ class SentinelTopology:
 
 
 class ClusterTopology:
-    """The primary of each key's slot, as the cluster tells it.
+    """The primary of each key's slot, as the cluster reports it.
 
-    An ASK is not followed: it says that part of the slot is elsewhere, and a script needs the whole of it, so the
-    call waits until the slot has arrived.
-    """
+    An ASK is not followed: it means that part of the slot is on another server, and a script needs all of it, so the
+    call waits until the slot has moved completely."""
 
     def __init__(self, address: Address, pools: Pools) -> None:
         self._seeds = address.hosts
@@ -276,7 +275,7 @@ class ClusterTopology:
         await self._pools.close()
 
     async def _find(self, slot: int) -> Host:
-        """Ask one server after the other, the configured ones first; the last failure is the one that is told."""
+        """Ask one server after the other, the configured ones first; raises the last failure."""
         failure: Exception = ClusterDownError("CLUSTERDOWN Hash slot not served")
         for seed in dict.fromkeys((*self._seeds, *self._pools.hosts)):
             try:
@@ -287,7 +286,7 @@ class ClusterTopology:
                 continue
             for first, last, primary, *_ in ranges:
                 if first <= slot <= last:
-                    # A node that does not know its own name tells an empty one: it is the node that was asked.
+                    # A server that does not know its own name answers an empty one: it is the server asked.
                     return (primary[0].decode() if primary[0] else seed[0], primary[1])
         raise failure
 

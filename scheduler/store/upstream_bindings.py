@@ -1,17 +1,17 @@
-"""The ledger's bindings once more, under the keys AgentENV's own scheduler uses.
+"""Copies the ledger's bindings to the keys of AgentENV's own scheduler.
 
 For AgentENV's query-only replicas that read the same Redis:
 
-    agentenv:scheduler:bindings:sandbox:<id>   {"node":{"node_id":…,"endpoint":…}}, with the TTL the binding has left
+    agentenv:scheduler:bindings:sandbox:<id>   {"node":{"node_id":…,"endpoint":…}}, with the binding's remaining TTL
     agentenv:scheduler:bindings:node:<id>      the reverse set, with a TTL of an hour
 
-Whatever may have changed a binding names the sandbox here, and `follow` brings its key to what the ledger says;
-`refresh` does so for all of them, before their TTL is over. Nothing is written from memory: the ledger is read
-first, and read again after writing, so that of several replicas the last to write has seen the truth. A key is
-deleted only when it names the node that lost the sandbox; another one may be somebody else's word.
+Every call that may have changed a binding passes the sandbox to `follow`, which updates its key from the ledger;
+`refresh` does so for all of them before their TTL ends. The ledger is read before and after each write, so the last
+of several replicas to write has seen the present binding. A key is deleted only when it names the node that lost the
+sandbox; another scheduler may have written any other.
 
-These keys carry no hash tag, so no script can reach them and a Redis Cluster cannot hold them; and
-they know no domain: of the domains on one server, one may have this switched on.
+These keys carry no hash tag, so no script can reach them and a Redis Cluster cannot hold them; and they have no
+domain, so only one domain per server may have this switched on.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class _Bound:
 
 
 class UpstreamBindings:
-    """`lapses`: how often following was given up; the next refresh makes up for it."""
+    """`lapses` counts failed updates; the next refresh repeats them."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self.lapses = 0
 
     async def follow(self, sandbox_ids: Iterable[str], lost_by: str | None = None) -> None:
-        """Bring the keys of these to what the ledger says. `lost_by`: the node whose key may go.
+        """Update the keys of these sandboxes from the ledger. `lost_by`: the node whose keys may be deleted.
 
-        The ledger has taken its decision when this is called, so trouble here fails nobody's request."""
+        The ledger has decided when this is called, so a failure here fails no request."""
         try:
             for chunk in _slices(list(sandbox_ids)):
                 await self._follow(chunk, lost_by)
@@ -65,7 +65,7 @@ class UpstreamBindings:
             self.lapses += 1
 
     async def forget(self, node_id: str) -> None:
-        """The node was unregistered: all that its reverse set still names may go."""
+        """The node was unregistered: the keys that its reverse set still names may be deleted."""
         try:
             async for page in self._named_by(node_id):
                 for chunk in _slices(page):
@@ -74,7 +74,7 @@ class UpstreamBindings:
             self.lapses += 1
 
     async def refresh(self) -> int:
-        """Every key there should be, written again; every other one of a listed node deleted. The binding TTL."""
+        """Write every binding's key again and delete the other keys of listed nodes. Returns the binding TTL."""
         cursor = "0"
         while True:
             cursor, ttl_ms, bound = await self._read(cursor)
@@ -110,7 +110,7 @@ class UpstreamBindings:
         await self._runner.client.pipeline([("SREM", node_key(before), *ids) for before, ids in moved.items()])
 
     async def _delete(self, sandbox_ids: Sequence[str], node_id: str) -> None:
-        """Those keys that still name the node, and their places in its reverse set."""
+        """Delete the keys that still name the node, and their entries in its reverse set."""
         if not sandbox_ids:
             return
         client = self._runner.client
@@ -121,7 +121,7 @@ class UpstreamBindings:
         await client.command("SREM", node_key(node_id), *sandbox_ids)
 
     async def _tidy(self, node_id: str) -> None:
-        """What the reverse set names although the ledger no longer binds it there."""
+        """Delete entries of the reverse set that the ledger no longer binds to the node."""
         async for page in self._named_by(node_id):
             for chunk in _slices(page):
                 _, _, bound = await self._read("", *chunk)
@@ -132,8 +132,8 @@ class UpstreamBindings:
     # -- reading ----------------------------------------------------------------------------------------------
 
     async def _read(self, cursor: str, *sandbox_ids: str) -> tuple[str, int, dict[str, _Bound]]:
-        _, (next_cursor, ttl_ms, *told) = await self._runner.run("list_bindings", cursor, *sandbox_ids)
-        words = iter(codec.text(word) for word in told)
+        _, (next_cursor, ttl_ms, *entries) = await self._runner.run("list_bindings", cursor, *sandbox_ids)
+        words = iter(codec.text(word) for word in entries)
         bound = {
             sandbox_id: _Bound(NodeAddress(node_id, endpoint), int(left_ms))
             for sandbox_id, node_id, endpoint, left_ms in zip(words, words, words, words, strict=True)
@@ -141,7 +141,7 @@ class UpstreamBindings:
         return codec.text(next_cursor), int(ttl_ms), bound
 
     async def _named_by(self, node_id: str) -> AsyncIterator[list[str]]:
-        """The reverse set, a page at a time."""
+        """The node's reverse set, page by page."""
         cursor = b"0"
         while True:
             cursor, page = await self._runner.client.command("SSCAN", node_key(node_id), cursor, "COUNT", SLICE)
@@ -164,7 +164,7 @@ def _held_by(node_id: str, bound: dict[str, _Bound]) -> set[str]:
 
 
 def _writing(bound: dict[str, _Bound]) -> list[Command]:
-    """One SET per binding, in their order, each telling what was there; then the reverse sets."""
+    """One SET per binding, in order, each returning the former value; then the reverse sets."""
     commands: list[Command] = []
     held: dict[str, list[str]] = defaultdict(list)
     for sandbox_id, binding in bound.items():
@@ -178,7 +178,7 @@ def _writing(bound: dict[str, _Bound]) -> list[Command]:
 
 
 def _named_node(text: bytes | None) -> str | None:
-    """The node a key names; None for what AgentENV would not read as a binding either."""
+    """The node that a key names; None for a value that AgentENV would not accept either."""
     try:
         found = json.loads(text or b"null")
         name = found["node"]["node_id"]

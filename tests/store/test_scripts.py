@@ -77,13 +77,13 @@ def test_a_circle_of_includes_is_told_with_its_way(write: Write) -> None:
         }
     )
     way = r"lua/include/x\.lua → lua/include/y\.lua → lua/include/x\.lua"
-    with pytest.raises(ConfigurationError, match=rf"^lua/include/y\.lua:2: includes go round in a circle: {way}$"):
+    with pytest.raises(ConfigurationError, match=rf"^lua/include/y\.lua:2: circular include: {way}$"):
         library.render("a")
 
 
 def test_a_file_that_includes_itself_is_a_circle(write: Write) -> None:
     library = write({"a": '-- @include "include/x"', "include/x": '-- @include "include/x"'})
-    with pytest.raises(ConfigurationError, match="circle"):
+    with pytest.raises(ConfigurationError, match="circular include"):
         library.render("a")
 
 
@@ -173,7 +173,7 @@ def test_a_contract_is_read_from_the_header(write: Write) -> None:
         ("-- Reply: {'placed', node_id}\n", "", "lacks Reply"),
         ("-- Errors: LEDGER when a row is broken; ARGUMENT otherwise", "-- Errors:", "lacks Errors"),
         ("-- Cost: O(log n)\n", "", "lacks Cost"),
-        ("-- Cost: O(log n)\n", "-- Cost: O(1)\n-- Cost: O(log n)\n", r":11: Cost is told twice"),
+        ("-- Cost: O(log n)\n", "-- Cost: O(1)\n-- Cost: O(log n)\n", r":11: Cost appears twice"),
         ("ARGV[2..]", "ARGV[3..]", r"ARGV\[3\] stands where ARGV\[2\] is due"),
         ("ARGV[1]", "ARGV[1..]", r"ARGV\[1\.\.\] is not the last"),
         ("KEYS[1]: settings  the", "KEYS[1]: The", r"KEYS\[1\] needs a name in small letters"),
