@@ -232,13 +232,13 @@ class Membership:
             page, cursor = await self._ledger.templates.list(PAGE_MAX, cursor)
 
     async def _list_configured_nodes(self) -> None:
-        """The nodes of this replica's file, instead of those of an earlier one."""
+        """List the nodes of this replica's configuration, in place of those of an earlier one."""
         by = ConfiguredBy(self._replica_id, self._settings.revision, self._recovering)
         outcome = await self._ledger.nodes.configure(self._configured, by)
         if outcome.removed:
-            log.info("nodes that left the configuration were taken off the list", node_ids=outcome.removed)
+            log.info("nodes that left the configuration were removed from the list", node_ids=outcome.removed)
         if outcome.outdated and self._configured:
-            log.info("a configuration of a higher revision says which nodes there are", nodes=len(self._configured))
+            log.info("a configuration of a higher revision decides which nodes are listed", nodes=len(self._configured))
         if outcome.kept and outcome.kept != self._nodes_kept:
             log.warning(
                 "nodes that are not in this configuration stay listed: another replica may run on an earlier one of "

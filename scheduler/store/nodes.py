@@ -70,9 +70,10 @@ class NodeStore:
             await self._runner.run("set_nodes", 1, len(step), *arguments, durable=True)
 
     async def configure(self, nodes: Sequence[NodeAddress], by: ConfiguredBy) -> ConfiguredNodes:
-        """List the nodes of a replica's configuration, and take out what an earlier one listed and this does not.
+        """List the nodes of a replica's configuration, and remove those that only an earlier configuration listed.
 
-        An empty list says nothing against one of the same revision: not every replica need be told of the nodes."""
+        An empty list removes nothing that a configuration of the same revision listed: not every replica need name
+        the nodes."""
         removed: list[str] = []
         kept: list[str] = []
         for first in range(0, len(nodes), CONFIGURED_A_STEP):
@@ -95,7 +96,7 @@ class NodeStore:
     async def _configure(
         self, by: ConfiguredBy, listed: int, arguments: list[str], removed: list[str], kept: list[str]
     ) -> bool | None:
-        """One step; None when the ledger goes by a configuration of a higher revision."""
+        """One step; None when the ledger follows a configuration of a higher revision."""
         status, reply = await self._runner.run(
             "configure_nodes", by.replica_id, by.revision, int(by.recovering), listed, *arguments, durable=True
         )
@@ -104,8 +105,8 @@ class NodeStore:
         changed, gone, stay = ([codec.text(part) for part in parts] for parts in reply)
         if not by.recovering:
             for index in range(0, len(changed), 3):
-                self.told[changed[index]] = (changed[index + 1], DiscoveryState(changed[index + 2]))
-        self.told |= dict.fromkeys(gone)
+                self.recent_changes[changed[index]] = (changed[index + 1], DiscoveryState(changed[index + 2]))
+        self.recent_changes |= dict.fromkeys(gone)
         removed += gone
         kept += stay
         return True
@@ -118,15 +119,16 @@ class NodeStore:
             before = len(found)
             found |= {codec.text(page[index]): int(float(page[index + 1])) for index in range(0, len(page), 2)}
             if len(found) == before:
-                break  # it changes under our hands; what is missed stays until the next start
+                break  # the list changed meanwhile; a missed node stays until the next start
         return found
 
     async def replace(
         self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
     ) -> None:
-        """Replace the whole list; an id in both is lingering. Up to 1,000 changes are one step.
+        """Replace the whole list; an id in both lists drains. Up to 1,000 changes are one atomic step.
 
-        `keep_configured`: what replicas' configurations list stays, whether it is in this list or not."""
+        `keep_configured`: nodes that replicas' configurations list stay listed, whether or not they are in this
+        list."""
         wanted = {node.node_id: (node.endpoint, DiscoveryState.ACTIVE) for node in active}
         wanted |= {node.node_id: (node.endpoint, DiscoveryState.LINGERING) for node in lingering}
         listed = await self._listed()
