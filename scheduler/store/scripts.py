@@ -62,6 +62,15 @@ class Script:
         return self.origins[line - 1] if 0 < line <= len(self.origins) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Include:
+    """`inside` a function: what it brings is known there alone."""
+
+    here: Origin
+    target: Path
+    inside: bool
+
+
 def find_folder() -> Path:
     """The `lua` folder of this installation."""
     for folder in _FOLDERS:
@@ -81,6 +90,7 @@ class ScriptLibrary:
         self.folder = folder
         self.shebang = shebang
         self._scripts: dict[str, Script] = {}
+        self._parts: dict[Path, list[tuple[str, Origin] | _Include]] = {}
 
     @classmethod
     def load(cls, *, shebang: bool = False) -> ScriptLibrary:
@@ -126,21 +136,30 @@ class ScriptLibrary:
     def _append(self, path: Path, above: tuple[Path, ...], seen: set[Path], lines: list[tuple[str, Origin]]) -> None:
         """Append the lines of `path` with its includes in place. `above` is the chain of files that led here."""
         seen.add(path)
-        shown = self._shown(path)
+        for part in self._parts_of(path):
+            if isinstance(part, tuple):
+                lines.append(part)
+                continue
+            if part.target == path or part.target in above:
+                chain = [*above, path, part.target]
+                circle = " → ".join(self._shown(each) for each in chain[chain.index(part.target) :])
+                raise ConfigurationError(f"{part.here}: circular include: {circle}")
+            if part.target not in seen:
+                self._append(part.target, (*above, path), set(seen) if part.inside else seen, lines)
+
+    def _parts_of(self, path: Path) -> list[tuple[str, Origin] | _Include]:
+        """The file without its comments; most are included by many scripts and read once."""
+        if path in self._parts:
+            return self._parts[path]
+        shown, parts = self._shown(path), list[tuple[str, Origin] | _Include]()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            include = _INCLUDE.match(line)
-            if include:
+            if include := _INCLUDE.match(line):
                 here = Origin(shown, number)
-                target = self._target(include[1], here)
-                if target == path or target in above:
-                    chain = [*above, path, target]
-                    circle = " → ".join(self._shown(part) for part in chain[chain.index(target) :])
-                    raise ConfigurationError(f"{here}: circular include: {circle}")
-                if target not in seen:
-                    inside = line[0].isspace()
-                    self._append(target, (*above, path), set(seen) if inside else seen, lines)
+                parts.append(_Include(here, self._target(include[1], here), inside=line[0].isspace()))
             elif line.strip() and not _COMMENT.match(line):
-                lines.append((line.rstrip(), Origin(shown, number)))
+                parts.append((line.rstrip(), Origin(shown, number)))
+        self._parts[path] = parts
+        return parts
 
     def _target(self, argument: str, here: Origin) -> Path:
         name = _INCLUDE_NAME.match(argument)
