@@ -104,10 +104,25 @@ def test_an_interrupted_demo_ends_at_once() -> None:
         assert (status, "Traceback" in errors) == (130, False), errors
 
 
-def test_a_simulated_fleet_is_interrupted_while_it_waits_for_an_answer() -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["fleet", "--nodes", "1", "--url", "http://{address}"],
+        ["nodes", "list", "--watch", "--url", "http://{address}"],
+        ["inspect", "check", "--redis-addr", "{address}"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_a_command_is_interrupted_while_it_waits_for_an_answer(arguments: Sequence[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(PATIENCE_SECONDS)
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with started(["fleet", "--url", url, "--nodes", "1"]) as process, silent.accept()[0]:
-            status, errors = interrupt(process)
-            assert (status, "Traceback" in errors) == (130, False), errors
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with started([each.format(address=address) for each in arguments]) as process, silent.accept()[0]:
+            assert interrupt(process) == (130, "")
+
+
+def test_watching_is_interrupted_between_two_looks() -> None:
+    with started(["nodes", "--watch", "--interval", "1h", "--url", "http://127.0.0.1:1"]) as process:
+        assert process.stderr is not None
+        assert "was not reached" in process.stderr.readline()
+        assert interrupt(process)[0] == 130
