@@ -1,8 +1,8 @@
-"""How long the present call may still take.
+"""The deadline of the present call.
 
-The edge that took a request in opens a scope with `within(seconds)`; whatever waits further down asks
-`remaining_ms`. Scopes nest and only ever tighten: an inner one cannot outlive the outer. The scope travels
-with the task (a context variable), on a monotonic clock, so a corrected wall clock moves no deadline.
+The edge that receives a request opens a scope with `within(seconds)`; code further down asks `remaining_ms`. Scopes
+nest, and an inner one can only shorten the time. The scope follows the task (a context variable) on a monotonic
+clock, so a changed wall clock moves no deadline.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ class _Scope:
         return (self.ends_at - self.clock()) * 1000
 
 
-# Outermost first. Scopes may run on different clocks (tests hand one in), so the tightest is found by asking each.
+# Outermost first. Scopes may have different clocks (tests pass one), so each is asked for the time left.
 _scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("deadline_scopes", default=())
 
 
 @contextmanager
 def within(seconds: float, clock: Clock = time.monotonic) -> Iterator[None]:
-    """The block has `seconds` from now, or less when a scope around it ends sooner.
+    """The block has `seconds` from now, or less when an outer scope ends sooner.
 
-    Nothing is interrupted: whoever waits inside asks `remaining_ms` and keeps to it.
-    """
+    Nothing is interrupted: code inside must ask `remaining_ms` and keep to it."""
     token = _scopes.set((*_scopes.get(), _Scope(clock() + seconds, clock)))
     try:
         yield
@@ -45,15 +44,14 @@ def within(seconds: float, clock: Clock = time.monotonic) -> Iterator[None]:
 
 
 def left_ms() -> float | None:
-    """Milliseconds until the tightest scope ends, negative once it has; None outside of any scope."""
+    """Milliseconds until the first scope ends, negative once it has; None outside of any scope."""
     return min((scope.left_ms() for scope in _scopes.get()), default=None)
 
 
 def remaining_ms(default: float) -> float:
-    """Milliseconds one may still spend: the scope's rest, at most `default`.
+    """Milliseconds until the first scope ends, at most `default`.
 
-    Raises DeadlineExceeded when the scope is over.
-    """
+    Raises DeadlineExceeded when that scope has ended."""
     left = left_ms()
     if left is None:
         return default

@@ -2,34 +2,34 @@
 
     SchedulerError
     ├── ConfigurationError        configuration      the process does not start
-    ├── InvalidRequest            invalid_request    the request breaks the contract
+    ├── InvalidRequest            invalid_request    the request is not valid
     │   ├── Malformed             malformed          not JSON or MessagePack at all
-    │   ├── AssignmentRefused     invalid_request    that node is not listed with that endpoint
+    │   ├── AssignmentRefused     invalid_request    discovery does not list that node with that endpoint
     │   └── SizeOutOfBounds       invalid_request    more CPUs or memory than any sandbox may have
     ├── UnsupportedMediaType      unsupported_media_type
     ├── PayloadTooLarge           payload_too_large
     ├── HeadTooLarge              head_too_large     too many bytes or headers before the body
-    │   └── UriTooLong            uri_too_long       of those the request line alone
-    ├── HeadTimeout               head_timeout       the head was not whole in time
-    ├── Unauthorized              unauthorized       no key, or none we know
-    ├── Forbidden                 forbidden          the key's role does not reach this call
+    │   └── UriTooLong            uri_too_long       the request line alone is too long
+    ├── HeadTimeout               head_timeout       the head was not complete in time
+    ├── Unauthorized              unauthorized       no API key, or an unknown one
+    ├── Forbidden                 forbidden          the key's role may not make this call
     ├── NotFound                  not_found
     │   └── NodeNotListed         not_found          a report from a node outside discovery
-    ├── Conflict                  conflict           another truth is already recorded
-    │   └── InstanceMismatch      conflict           another instance has reported since
-    ├── NoNodes                   no_nodes           nothing may be chosen; says why, per node
-    ├── Overloaded                overloaded         a backlog must be worked off first; retry
+    ├── Conflict                  conflict           another state is already recorded
+    │   └── InstanceMismatch      conflict           another instance reports now
+    ├── NoNodes                   no_nodes           no node may be chosen; says why, per node
+    ├── Overloaded                overloaded         a backlog must be processed first; retry
     ├── StoreUnavailable          store_unavailable  the ledger cannot be reached or used
     │   ├── WritesRefused         store_unavailable  reached, but refuses writes: maxmemory, too few replicas
     │   └── StoreUnusable         store_unavailable  reached, but not fit: too old, read-only, no password
     │       └── CommandsWithheld  store_unavailable  its ACL withholds a command that scripts need
     ├── NotRebuilt                not_rebuilt        the ledger was lost and is being rebuilt
-    │   └── PuttingBack           not_rebuilt        replicas still put back what they remember; nothing is decided
+    │   └── PuttingBack           not_rebuilt        replicas are still restoring it; nothing is decided
     ├── DeadlineExceeded          deadline_exceeded
-    └── ScriptError               internal           a script and its caller disagree: a defect of ours
+    └── ScriptError               internal           a script and its caller disagree: a defect of the scheduler
 
-`detail` is safe to show to a caller: ids, limits and what was found, never a secret, nor where the ledger is.
-How a code maps to HTTP and gRPC is decided in `scheduler.api.status` alone.
+`detail` is safe to show to a caller: ids, limits and what was found, never a secret or the ledger's address.
+`scheduler.api.status` alone maps codes to HTTP and gRPC.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class SchedulerError(Exception):
         self.where = ""
 
     def at(self, where: str) -> Self:
-        """The same error, told operators with the ledger's address, which is nobody else's business."""
+        """The same error with the ledger's address, which only operators are shown."""
         self.where = where
         return self
 
     def again(self) -> Self:
-        """A new one like it, to be raised once more."""
+        """A new error like this one, to raise again."""
         return type(self)(self.detail).at(self.where)
 
     @property
@@ -71,7 +71,7 @@ class ConfigurationError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One broken field: where it is, what was found there, what would be allowed."""
+    """One invalid field: its name, what was found, what is allowed."""
 
     field: str
     found: Any
@@ -89,7 +89,7 @@ class InvalidRequest(SchedulerError):
 
     @classmethod
     def field(cls, field: str, found: Any, allowed: str) -> InvalidRequest:
-        """The common case of exactly one broken field."""
+        """The error for exactly one invalid field."""
         return cls(f"{field} must be {allowed}", [FieldError(field, found, allowed)])
 
 
@@ -102,7 +102,8 @@ class AssignmentRefused(InvalidRequest):
 
 
 class SizeOutOfBounds(InvalidRequest):
-    """More CPUs or memory than any sandbox may have. AgentENV's gateway would make a 502 of an invalid argument."""
+    """More CPUs or memory than any sandbox may have. A class of its own, because AgentENV's gateway turns
+    INVALID_ARGUMENT into a 502."""
 
 
 class UnsupportedMediaType(SchedulerError):
@@ -114,7 +115,7 @@ class PayloadTooLarge(SchedulerError):
 
 
 class HeadTooLarge(SchedulerError):
-    """Of a request whose headers have not been looked at."""
+    """The head exceeds its limit; the request has not been looked at."""
 
     code = "head_too_large"
 
@@ -144,17 +145,17 @@ class NodeNotListed(NotFound):
 
 
 class Conflict(SchedulerError):
-    """`reservation`, when given, is the recorded truth in its public shape."""
+    """Another state is recorded. `reservation`, when given, is the recorded one in its public shape."""
 
     code = "conflict"
 
 
 class InstanceMismatch(Conflict):
-    """An unregister by an instance that is no longer the one reporting."""
+    """An unregister by an instance that another one has replaced."""
 
 
 class NoNodes(SchedulerError):
-    """No node may be chosen. `reasons` counts every discovered node under its first reason; `over_limit` tells the
+    """No node may be chosen. `reasons` counts every discovered node under its first reason; `over_limit` is the
     commonest limit: its name as `limit`, then `current`, `pending`, `requested`, `maximum`."""
 
     code = "no_nodes"
@@ -162,8 +163,8 @@ class NoNodes(SchedulerError):
     def __init__(
         self, candidates: int, reasons: Mapping[str, int], over_limit: Mapping[str, Any] | None = None
     ) -> None:
-        told = {} if over_limit is None else {"over_limit": dict(over_limit)}
-        super().__init__("no nodes available", candidates=candidates, reasons=dict(reasons), **told)
+        exceeded = {} if over_limit is None else {"over_limit": dict(over_limit)}
+        super().__init__("no nodes available", candidates=candidates, reasons=dict(reasons), **exceeded)
         self.candidates = candidates
         self.reasons = dict(reasons)
 
@@ -177,15 +178,15 @@ class StoreUnavailable(SchedulerError):
 
 
 class StoreUnusable(StoreUnavailable):
-    """The server answers but cannot hold the ledger; waiting will not help."""
+    """The server answers but cannot hold the ledger; waiting does not help."""
 
 
 class WritesRefused(StoreUnavailable):
-    """The server answers and refuses every write, until somebody gives it memory, replicas or disk."""
+    """The server answers but refuses every write, until it has memory, replicas or disk space again."""
 
 
 class CommandsWithheld(StoreUnusable):
-    """The server's ACL withholds a command; no script is started until it is granted."""
+    """The server's ACL withholds a command; no script runs until it is allowed."""
 
 
 class NotRebuilt(SchedulerError):
@@ -193,7 +194,7 @@ class NotRebuilt(SchedulerError):
 
 
 class PuttingBack(NotRebuilt):
-    """Replicas still put back what they remember; nothing is decided before that."""
+    """Replicas are still restoring what they remember; nothing is decided before that."""
 
 
 class DeadlineExceeded(SchedulerError):

@@ -1,5 +1,4 @@
-"""What the scheduler talks about: nodes, sandboxes, reservations, placements.
+"""The domain's vocabulary: nodes, sandboxes, reservations, placements, settings.
 
-Frozen values without behaviour that reaches outside. Nothing here imports another
-package of the project, so every layer may.
+Frozen values without side effects. Nothing here imports another package of the project, so every layer may use it.
 """

@@ -1,4 +1,5 @@
-"""Hosts and endpoints: which of them only this machine reaches, and what a gateway can proxy to."""
+"""Checks hosts and endpoints: whether only this machine reaches a host, and whether a gateway can proxy to an
+endpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _ENDPOINT = re.compile(ENDPOINT_PATTERN)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches this host. A name other than `localhost` may resolve to anything."""
+    """Whether only this machine reaches the host. A name other than `localhost` may resolve to anything."""
     if host.lower() == "localhost":
         return True
     try:
@@ -31,9 +32,9 @@ def is_loopback(host: str) -> bool:
 
 
 def clean_endpoint(text: str) -> str | None:
-    """The endpoint without white space around it; None when a gateway could not proxy to it.
+    """The trimmed endpoint; None when a gateway could not proxy to it.
 
-    It is a URI with a scheme, http or https, and a host; a path is kept as a prefix."""
+    It is an http or https URL with a host; a path is kept as a prefix."""
     trimmed = trim(text)
     if len(trimmed) > TEXT_BYTES_MAX or has_unfit_character(text):
         return None
@@ -42,7 +43,7 @@ def clean_endpoint(text: str) -> str | None:
 
 
 def _is_host(host: str) -> bool:
-    """Whether a host that the pattern lets through is one: what stands in brackets has to be an IPv6 address."""
+    """Whether a host that the pattern accepts is valid: in brackets it must be an IPv6 address."""
     if not host.startswith("["):
         return True
     try:

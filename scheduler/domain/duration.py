@@ -1,7 +1,6 @@
-"""Durations as AgentENV writes them: Go's form, `30s`, `1m30s`, `500ms`, `1.5h`.
+"""Durations as AgentENV writes them, in Go's form: `30s`, `1m30s`, `500ms`, `1.5h`.
 
-Inside the scheduler a duration is whole milliseconds. A positive one never becomes 0 by
-rounding: what is shorter than a millisecond counts as one.
+Inside the scheduler a duration is whole milliseconds, rounded up, so a positive one never becomes 0.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ DURATION_FORM = "a duration such as 30s, 1m30s or 500ms"
 
 
 def parse_duration(text: str) -> Fraction:
-    """Milliseconds of a Go duration, exactly; ValueError when it is not one.
+    """Exact milliseconds of a Go duration. Raises ValueError for any other text.
 
-    The sign is kept: whether a negative or zero duration makes sense is the caller's to say."""
+    The sign is kept: the caller decides whether zero or a negative duration makes sense."""
     stripped = text.strip()
     if stripped in {"0", "+0", "-0"}:
         return Fraction(0)
@@ -44,14 +43,14 @@ def parse_duration(text: str) -> Fraction:
 
 
 def parse_duration_ms(text: str) -> int:
-    """The same in whole milliseconds, away from zero."""
+    """The same in whole milliseconds, rounded away from zero."""
     exact = parse_duration(text)
     whole_ms = math.ceil(abs(exact))
     return -whole_ms if exact < 0 else whole_ms
 
 
 def format_duration(duration_ms: int) -> str:
-    """The shortest Go form that says exactly this: 90000 → `1m30s`, 1500 → `1.5s`, 5 → `5ms`."""
+    """The shortest Go form of exactly this duration: 90000 → `1m30s`, 1500 → `1.5s`, 5 → `5ms`."""
     if duration_ms < 0:
         return "-" + format_duration(-duration_ms)
     if duration_ms == 0:

@@ -1,4 +1,4 @@
-"""The fleet as a whole: how many nodes there are, and how full they are."""
+"""Totals over the whole fleet: how many nodes there are, and how full they are."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scheduler.domain.node import PendingTotals
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """Of one resource, over the nodes that take creations and say their capacity.
+    """Totals of one resource over the nodes that take creations and report their capacity.
 
-    `allocated`: what nodes reported, paused sandboxes included. `reserved`: promised and not yet reported. `free`:
-    what limits and capacity leave. `largest_free`: of that, the most on one node."""
+    `allocated`: reported by nodes, paused sandboxes included. `reserved`: held by reservations beyond the reports.
+    `free`: what limits and capacity leave. `largest_free`: the most free on one node."""
 
     capacity: int = 0
     allocated: int = 0
@@ -33,8 +33,8 @@ class Fullness:
 
 @dataclass(frozen=True, slots=True)
 class FleetTally:
-    """`observed`: nodes that have reported, by status. `unknown_capacity`: nodes that take creations and do not say
-    how many CPUs or how much memory they have. `pending`: node → what is promised on it; not all nodes without any."""
+    """`observed`: nodes that have reported, by status. `unknown_capacity`: nodes that take creations and do not
+    report their CPUs or memory. `pending`: node → what reservations hold on it; nodes without any may be left out."""
 
     observed: Mapping[str, int] = field(default_factory=dict)
     unknown_capacity: int = 0

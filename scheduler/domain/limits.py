@@ -1,7 +1,7 @@
-"""The largest numbers and longest texts anything in the ledger may hold.
+"""The largest numbers and longest texts that the ledger may hold.
 
-Lua numbers are doubles: integers are exact up to 2**53 - 1. The wire's counts are uint32.
-Whatever enters the scheduler is held to these at the edge, so no script ever meets more.
+Lua numbers are doubles: integers are exact up to 2**53 - 1. Counts on the wire are uint32. Input is checked against
+these limits at the edge, so no script meets larger values.
 """
 
 UINT32_MAX = 2**32 - 1
@@ -9,7 +9,7 @@ SAFE_INTEGER_MAX = 2**53 - 1
 MIB = 1024 * 1024
 MEMORY_MB_MAX = SAFE_INTEGER_MAX // MIB
 
-# The largest sandbox anybody may ask for; lua/include/too_large takes a capacity that is not known for this.
+# The largest sandbox that may be requested; lua/include/too_large assumes this for an unknown capacity.
 SANDBOX_CPU_MAX = 65_536
 SANDBOX_MEMORY_MB_MAX = 2**44 // MIB
 

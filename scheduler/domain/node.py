@@ -1,4 +1,4 @@
-"""Nodes: how discovery lists them, what they report, how the ledger shows them."""
+"""Nodes: their discovery state, their reports, and their state in the ledger."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class NodeStatus(StrEnum):
-    """Derived on the server's clock; `scheduler.v1` has the same four names."""
+    """Derived with the server's clock; `scheduler.v1` has the same four names."""
 
     READY = "ready"
     CONNECTING = "connecting"
@@ -16,7 +16,7 @@ class NodeStatus(StrEnum):
 
 
 class DiscoveryState(StrEnum):
-    """What discovery says of a node: place on it, or let it drain."""
+    """What discovery says about a node: `active` takes creations, `lingering` drains."""
 
     ACTIVE = "active"
     LINGERING = "lingering"
@@ -24,7 +24,7 @@ class DiscoveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """`endpoint` is a URL with scheme and host, the one a gateway proxies to."""
+    """`endpoint` is the URL, with scheme and host, that a gateway proxies to."""
 
     node_id: str
     endpoint: str
@@ -41,7 +41,7 @@ class DiskMetric:
 
 @dataclass(frozen=True, slots=True)
 class NodeSnapshot:
-    """One report's figures. `allocated_*` is everything not paused, `paused_*` only the paused."""
+    """The figures of one report. `allocated_*` covers sandboxes that are not paused, `paused_*` only paused ones."""
 
     status: NodeStatus = NodeStatus.CONNECTING
     cpu_count: int = 0
@@ -78,10 +78,10 @@ class P2pEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One report. `sandbox_ids` None means "says nothing about the roster"; () means "none".
+    """One report. `sandbox_ids` None means an unknown roster; () means no sandboxes.
 
-    `acknowledged_generation` is that of the last answer the node had when it sampled. `hung_up`: its caller waits no
-    longer, so it may have been sampled long ago and proves nothing of what it leaves out."""
+    `acknowledged_generation`: the generation of the last answer that the node had received. `hung_up`: the caller
+    has disconnected, so the report may be old and proves no sandbox absent."""
 
     node_id: str
     service_instance_id: str
@@ -100,8 +100,8 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """`cpu_config_json` is empty when the node need not change anything. `template_due`: the ledger may
-    have one to send, although the report told none. `contested`: listed ids that another node keeps."""
+    """`cpu_config_json` is empty when nothing changes for the node. `template_due`: the ledger may have a template
+    to send, although the report carried none. `contested`: listed ids that another node keeps."""
 
     generation: int
     cpu_config_json: str = ""
@@ -112,7 +112,7 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True)
 class PendingTotals:
-    """What reservations still hold on a node beyond its own report."""
+    """What reservations hold on a node beyond its own report."""
 
     cpu_count: int = 0
     memory_bytes: int = 0
@@ -121,7 +121,7 @@ class PendingTotals:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """Projected load by effective capacity; a dimension of unknown capacity is None."""
+    """Projected load divided by effective capacity; None for a dimension of unknown capacity."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -134,7 +134,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A discovered node as the ledger knows it. `last_seen_ms` None: it never reported."""
+    """A discovered node in the ledger. `last_seen_ms` None: it never reported."""
 
     node_id: str
     endpoint: str

@@ -1,4 +1,4 @@
-"""Placement: what a gateway asks, what the scheduler answers."""
+"""Placement requests and their decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HintKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What is known of the sandbox to be. 0 and "" mean "not stated"; memory is in MiB.
+    """What is known about the sandbox to create. 0 and "" mean "not stated"; memory is in MiB.
 
     `locality` holds artifact keys; nodes that hold most of them are preferred (advisory)."""
 
@@ -39,11 +39,11 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequest:
-    """`hint` None is ordinary routing: a node is named, nothing is reserved.
+    """`hint` None is ordinary routing: a node is chosen and nothing reserved.
 
-    `sandbox_id` names the sandbox to be; None leaves that to the node.
-    `reservation_ttl_ms` None takes the ledger's `placement_reservation_ttl`. `idempotency_key`
-    is the caller's; `caller` is the name of its API key, `anonymous` without keys."""
+    `sandbox_id` names the new sandbox; None lets the node choose the id. `reservation_ttl_ms` None uses the ledger's
+    `placement_reservation_ttl`. `idempotency_key` is the caller's; `caller` is the name of its API key, `anonymous`
+    without keys."""
 
     hint: Hint | None = None
     lifecycle: Lifecycle = Lifecycle.EXPLICIT
@@ -57,7 +57,7 @@ class ScheduleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`degraded`: no candidate was fresh, so an unhealthy node was named as the last resort."""
+    """`degraded`: no candidate was fresh, so an unhealthy node was chosen as the last resort."""
 
     node: NodeAddress
     strategy: Strategy
@@ -79,8 +79,8 @@ class OverLimit:
 
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
-    """Why one node stands where it stands: its rank (0 is first), or the reason it is out.
-    `pressure` is projected with the request on it; `over_limit` is told with that reason."""
+    """Why one node is where it is: its rank (0 is first), or the reason why it is excluded. `pressure` is projected
+    with the request on it; `over_limit` comes with the reason of that name."""
 
     node_id: str
     status: NodeStatus

@@ -1,4 +1,4 @@
-"""The replicas, and what they have agreed on."""
+"""The live replicas and the settings they share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.domain.settings import LedgerSettings
 
 @dataclass(frozen=True, slots=True)
 class LiveReplica:
-    """A replica, and until when its last keepalive counts."""
+    """A replica, and when its last keepalive expires."""
 
     replica_id: str
     expires_at_ms: int
@@ -17,8 +17,8 @@ class LiveReplica:
 
 @dataclass(frozen=True, slots=True)
 class SettingsInForce:
-    """`rebuilding`: the ledger was lost, and what is missing may still come back. `clock_skew_ms`: how far ledger time
-    is ahead of the server's clock."""
+    """`rebuilding`: the ledger was lost, and missing entries may still be restored. `clock_skew_ms`: how far ledger
+    time is ahead of the server's clock."""
 
     domain: str
     epoch: str

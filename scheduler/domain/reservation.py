@@ -1,4 +1,4 @@
-"""Reservations: what was promised, to whom, and how it ended.
+"""Reservations: capacity held on a node, for whom, and how the reservation ended.
 
 pending ──confirm──▶ confirmed ──────┐
    │ │ └──listed / counters──────────┴──▶ settled
@@ -22,14 +22,14 @@ class ReservationState(StrEnum):
 
 class CancelCause(StrEnum):
     """`node_refused`: the node answered that it would not create the sandbox, which counts against the node.
-    `caller`: the caller gave it up; for all it knows, the create may still go on."""
+    `caller`: the caller cancelled; as far as it knows, the creation may still go on."""
 
     CALLER = "caller"
     NODE_REFUSED = "node_refused"
 
 
 class Lifecycle(StrEnum):
-    """`explicit`: the caller confirms or cancels. `heartbeat`: the node's counters tell."""
+    """`explicit`: the caller confirms or cancels. `heartbeat`: nobody does; the node's counters show what happened."""
 
     EXPLICIT = "explicit"
     HEARTBEAT = "heartbeat"
@@ -37,9 +37,9 @@ class Lifecycle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One promise. `cpu_count` and `memory_bytes` are what was asked (0: not stated); `held_*`
-    is what still counts in the node's pending totals. `sandbox_told` tells a sandbox id that a
-    caller gave from one that an event only suggested. `reason` says why it ended, when it did."""
+    """Capacity reserved on a node. `cpu_count` and `memory_bytes` are as requested (0: not stated); `held_*` is what
+    still counts in the node's pending totals. `sandbox_told`: a caller named the sandbox id, an event did not only
+    suggest it. `reason` says why the reservation ended."""
 
     reservation_id: str
     node_id: str
@@ -65,7 +65,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class OpenReservations:
-    """Those of one node in one state; `oldest_ms` is the age of the oldest."""
+    """The open reservations of one node in one state; `oldest_ms` is the age of the oldest."""
 
     node_id: str
     state: ReservationState
@@ -75,7 +75,7 @@ class OpenReservations:
 
 @dataclass(frozen=True, slots=True)
 class ReservationResult:
-    """`replayed`: the call had already taken effect. `orphaned`: confirmed after it expired."""
+    """`replayed`: the call had already taken effect. `orphaned`: confirmed after it had expired."""
 
     reservation: Reservation
     replayed: bool = False

@@ -1,4 +1,4 @@
-"""Sandboxes as the ledger meets them: bindings, events, templates, groups."""
+"""Sandboxes in the ledger: bindings, events, templates, groups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SandboxEventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxEvent:
-    """One node-side event. A fork event is one per child and carries the child's id and size."""
+    """One event reported by a node. A fork event exists for each child, with the child's id and size."""
 
     sandbox_id: str
     event_type: SandboxEventType
@@ -28,7 +28,7 @@ class SandboxEvent:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Where a sandbox runs; `recorded_at_ms` is on the server's clock."""
+    """The node on which a sandbox runs; `recorded_at_ms` is on the server's clock."""
 
     sandbox_id: str
     node: NodeAddress
@@ -37,7 +37,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What creating from a template takes. `source`: declared (API, configuration) or learned."""
+    """The size of a sandbox created from the template. `source`: declared (API, configuration) or learned."""
 
     template_id: str
     cpu_count: int
@@ -47,9 +47,9 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class PlacementGroup:
-    """An open group: requests with this key join `node_id` until a budget is used up.
+    """An open group: requests with this key go to `node_id` until a budget is used up.
 
-    Charges are sandboxes, CPUs and MiB; a budget of 0 means "not limited"."""
+    `sandbox_count`, `cpu_count` and `memory_mb` are what is placed in it; a budget of 0 means "not limited"."""
 
     key: str
     node_id: str

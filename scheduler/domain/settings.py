@@ -1,4 +1,4 @@
-"""What every replica must agree on. The ledger holds it; scripts read it there."""
+"""The settings that every replica must agree on. The ledger holds them, and scripts read them there."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from scheduler.domain.sandbox import Template
 
 
 class Admission(StrEnum):
-    """`strategy`: least_loaded admits by capacity, the others do not. `always`: all do."""
+    """`strategy`: least_loaded admits by capacity, the others do not. `always`: every strategy admits by capacity."""
 
     STRATEGY = "strategy"
     ALWAYS = "always"
 
 
 class Limits(StrEnum):
-    """What a creation is held to: `pending` counts what is promised and itself with what is reported, in every
-    limit that counts or sums; `reported` is upstream's way. Routing without a hint is always held to reports."""
+    """What `node_resource_limit` is compared with. `pending`: reported plus pending plus the request itself, for
+    limits that count or sum. `reported`: reports alone, as AgentENV does. Routing without a hint always uses
+    reports."""
 
     PENDING = "pending"
     REPORTED = "reported"
 
 
 class GroupPlacement(StrEnum):
-    """Where a new group opens."""
+    """How the node of a new group is chosen."""
 
     ROUND_ROBIN = "round_robin"
     LEAST_LOADED = "least_loaded"
@@ -34,7 +35,7 @@ class GroupPlacement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeResourceLimit:
-    """A node strictly above one of these is not chosen. None: not checked; 0 is a real limit."""
+    """A node strictly above one of these is not chosen. None: not checked; 0 is a limit."""
 
     max_sandbox_count: int | None = None
     max_sandbox_starting_count: int | None = None
@@ -48,14 +49,14 @@ class NodeResourceLimit:
 
     @property
     def counts(self) -> bool:
-        """Whether one of them counts or sums, so that what is pending can exceed it."""
+        """Whether one of the set limits counts or sums, so that pending load can exceed it."""
         measured = (self.max_cpu_used_percent, self.max_memory_used_percent)
         return sum(value is not None for value in astuple(self)) > sum(value is not None for value in measured)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Budgets of one placement group; 0 CPUs or MiB switches that check off."""
+    """The budgets of a placement group; 0 CPUs or MiB means no such budget."""
 
     max_sandbox_count: int = 0
     max_cpu_count: int = 0
@@ -66,8 +67,8 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class AvoidSettings:
-    """When a node that refuses creations is avoided: after so many `refusals` (0: never), for `first_ms` and twice as
-    long each time it refuses again, up to `longest_ms`; at most `share_percent` of the nodes at once, rounded up."""
+    """When a node that refuses creations is avoided: after `refusals` (0: never), for `first_ms` and twice as long
+    after each further refusal, up to `longest_ms`; at most `share_percent` of the nodes at once, rounded up."""
 
     refusals: int = 3
     first_ms: int = 1_000
@@ -77,8 +78,8 @@ class AvoidSettings:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`:
-    nothing is excluded in that dimension and ranking uses advertised capacity."""
+    """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`: nothing is excluded in that
+    dimension, and ranking uses advertised capacity."""
 
     strategy: Strategy = Strategy.ROUND_ROBIN
     admission: Admission = Admission.STRATEGY
@@ -101,6 +102,6 @@ class LedgerSettings:
     self_registration: bool = False
     revision: int = 0
 
-    # Templates are declared here so that the configuration is one value; they live under
-    # their own keys in the ledger and are no part of the comparison between replicas.
+    # Declared templates are part of the configuration, but stored under keys of their own and not compared
+    # between replicas.
     templates: Mapping[str, Template] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What counts as white space around a text, and what as an id: the same for whoever brings it."""
+"""Trims texts and validates ids, the same way for every source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def trim(text: str) -> str:
     return text.strip(_WHITE_SPACE)
 
 
-# Half of a surrogate pair cannot be written as UTF-8, so it can be no part of a key.
+# Half of a surrogate pair cannot be written as UTF-8, so a key cannot contain it.
 _UNFIT_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_ID = re.compile(rf"[!-~]{{1,{ID_BYTES_MAX}}}")
 
@@ -24,23 +24,24 @@ ID_FORM = f"1 to {ID_BYTES_MAX} bytes of text without control characters"
 
 
 def has_unfit_character(text: str) -> bool:
-    """Whether it holds what no key, header or log line should: a control character, half of a surrogate pair."""
+    """Whether the text has a control character or half a surrogate pair, which no key, header or log line should
+    contain."""
     return _UNFIT_CHARACTER.search(text) is not None
 
 
 def clean_id(text: str, most_bytes: int = ID_BYTES_MAX) -> str | None:
-    """The id without white space around it: at least one byte of UTF-8 without control characters. None: it is none."""
+    """The trimmed id: at least one byte of UTF-8, no control characters. None: not a valid id."""
     if _PLAIN_ID.fullmatch(text):
         return text
     trimmed = trim(text)
-    # Judged before trimming: a line feed after an id is more likely a mistake than padding.
+    # Checked before trimming: a line feed after an id is more likely a mistake than padding.
     if not trimmed or has_unfit_character(text) or len(trimmed.encode()) > most_bytes:
         return None
     return trimmed
 
 
 def cut(text: str, most_bytes: int) -> str:
-    """The text, cut to that many bytes of UTF-8, never inside a character; half a surrogate pair is left out."""
+    """The text cut to that many bytes of UTF-8, never inside a character; half a surrogate pair is dropped."""
     encoded = text.encode("utf-8", "ignore")
     if len(encoded) > most_bytes:
         return encoded[:most_bytes].decode(errors="ignore")

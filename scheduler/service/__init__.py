@@ -1,14 +1,15 @@
-"""What a replica does between a request and the ledger: check, call once, count, log.
+"""What a replica does between a request and the ledger: check the input, make one ledger call, count and log it.
 
 services.py       Services and build_services
 placement.py      schedule, explain
 reservations.py   get, list, confirm, cancel, cancel_by_key, renew, sweep
 nodes.py          discovery, heartbeats, events, views
 bindings.py templates.py groups.py artifacts.py
-hints.py          what a sandbox API request asks for, read as AgentENV's gateway does or leniently
-readiness.py      may this replica be sent traffic, and why not
-overview.py       the metrics page, kept true in the background
-checks.py reports.py requests.py    what may enter the ledger
+agreement.py      the settings in force and the live replicas
+hints.py          the hint in a sandbox API request, read as AgentENV's gateway does or leniently
+readiness.py      whether this replica may be sent traffic, and why not
+overview.py       keeps the metrics page current in the background
+checks.py reports.py requests.py    validation of everything that enters the ledger
 """
 
 from scheduler.service.services import Services, build_services

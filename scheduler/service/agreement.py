@@ -1,4 +1,4 @@
-"""What the replicas have agreed on, and which of them are alive."""
+"""The settings in force, and the live replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AgreementService:
         self._metrics = metrics
 
     async def settings(self) -> SettingsInForce:
-        """Raises StoreUnavailable when the ledger holds none yet."""
+        """Raises StoreUnavailable when the ledger holds no settings yet."""
         with self._metrics.ledger_call("read_settings"):
             ledger = self._ledger
             found = await ledger.settings.get()
@@ -29,7 +29,7 @@ class AgreementService:
             return SettingsInForce(ledger.domain, epoch, rebuilding, await ledger.time.skew_ms(), settings)
 
     async def replicas(self) -> tuple[tuple[LiveReplica, ...], int]:
-        """Those that are alive, in id order, and the ledger's time."""
+        """The live replicas in id order, and the ledger's time."""
         with self._metrics.ledger_call("list_replicas"):
             now_ms = await self._ledger.time.now_ms()
             return await self._ledger.settings.replicas(now_ms), now_ms

@@ -1,4 +1,4 @@
-"""The shared index of P2P artifacts: which node can serve which piece."""
+"""The shared index of P2P artifacts: which node provides which artifact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.service.peer_lists import PeerLists, Peers
 if TYPE_CHECKING:
     from scheduler.store.artifacts import ArtifactStore
 
-# Keys are opaque paths of a node's own making; they run longer than an id.
+# Keys are opaque paths chosen by nodes, and longer than ids.
 KEY_BYTES_MAX = 1024
 
 
@@ -24,19 +24,19 @@ class ArtifactService:
         self._peer_lists = PeerLists(self._read_peers)
 
     async def record(self, artifact: ArtifactKey, node_id: str) -> None:
-        """The node can serve this artifact. NodeNotListed outside discovery."""
+        """Adds the node as a provider. Raises NodeNotListed for a node that discovery does not list."""
         artifact, node_id = _clean_entry(artifact, node_id)
         with self._metrics.ledger_call("record_artifact"):
             await self._store.record(artifact, node_id)
 
     async def forget(self, artifact: ArtifactKey, node_id: str) -> None:
-        """It can no longer; an entry that is not there is fine."""
+        """Removes the node as a provider; an unknown entry is no error."""
         artifact, node_id = _clean_entry(artifact, node_id)
         with self._metrics.ledger_call("forget_artifact"):
             await self._store.forget(artifact, node_id)
 
     async def lookup(self, artifact: ArtifactKey, exclude_node_id: str = "") -> tuple[tuple[str, P2pEndpoint], ...]:
-        """The ready providers with a P2P endpoint, without the one that asks."""
+        """The ready providers with a P2P endpoint, except the asking node."""
         required(
             "cluster_id, backend, and key are required",
             cluster_id=artifact.cluster_id,
@@ -49,7 +49,7 @@ class ArtifactService:
             return await self._store.lookup(artifact, exclude_node_id)
 
     async def peers(self, cluster_id: str = "", backend: str = "", exclude_node_id: str = "") -> Peers:
-        """Every ready node with a P2P endpoint; blank filters mean any. A long list may be a second old."""
+        """Every ready node with a P2P endpoint; a blank filter matches all. A long list may be a second old."""
         cluster_id = clean_optional_id("cluster_id", cluster_id)
         backend = clean_optional_id("backend", backend)
         exclude_node_id = clean_optional_id("exclude_node_id", exclude_node_id)

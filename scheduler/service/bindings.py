@@ -25,14 +25,15 @@ class BindingService:
         self._calls = calls
 
     async def lookup(self, sandbox_id: str) -> Binding:
-        """NotFound when there is none; NotRebuilt while a lost ledger is being put back together."""
+        """Raises NotFound when there is none, NotRebuilt while a lost ledger is being rebuilt."""
         required("sandbox_id is required", sandbox_id=sandbox_id)
         sandbox_id = clean_id("sandbox_id", sandbox_id)
         with self._metrics.ledger_call("lookup"):
             return await self._store.lookup(sandbox_id)
 
     async def record(self, sandbox_id: str, node: NodeAddress) -> None:
-        """The sandbox is on that node from now on; AssignmentRefused unless the pair is listed exactly so."""
+        """Binds the sandbox to the node. Raises AssignmentRefused unless discovery lists exactly this id and
+        endpoint."""
         required("sandbox_id is required", sandbox_id=sandbox_id)
         required("node_id and endpoint are required", node_id=node.node_id, endpoint=node.endpoint)
         sandbox_id = clean_id("sandbox_id", sandbox_id)

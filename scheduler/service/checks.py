@@ -1,7 +1,7 @@
 """Checks of every value that enters the ledger, the same for HTTP and gRPC.
 
-The functions return the cleaned value or raise `InvalidRequest` naming the field, what was found and
-what is allowed. Where AgentENV's clients know a text by heart, the error carries exactly that text.
+The functions return the cleaned value, or raise `InvalidRequest` naming the field, what was found and what is
+allowed. Where AgentENV's clients compare an error text, the error has exactly that text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN_CHARACTERS = 200
 
 
 def shown(value: Any) -> Any:
-    """The value as an error may show it: JSON, short, and encodable."""
+    """The value in a form that an error may show: JSON, short, and encodable."""
     if value is None or isinstance(value, bool | int):
         return value if not isinstance(value, int) or abs(value) < 2**63 else f"{str(value)[:40]}…"
     if isinstance(value, float):
@@ -55,7 +55,7 @@ def refuse(field: str, found: Any, allowed: str) -> InvalidRequest:
 
 
 def required(detail: str, **values: str) -> None:
-    """None of the named values is blank; `detail` is the text a client may know by heart."""
+    """Raises `InvalidRequest` with `detail`, a text that clients compare, if one of the values is blank."""
     blank = [FieldError(field, shown(value), ID_FORM) for field, value in values.items() if not trim(value)]
     if blank:
         raise InvalidRequest(detail, blank)
@@ -70,20 +70,20 @@ def clean_id(field: str, value: str, most_bytes: int = ID_BYTES_MAX) -> str:
 
 
 def clean_optional_id(field: str, value: str) -> str:
-    """Like `clean_id`, and "" for whatever is blank."""
+    """Like `clean_id`, but "" for a blank value."""
     return clean_id(field, value) if trim(value) else ""
 
 
 def clean_roster(sandbox_ids: Iterable[str]) -> tuple[str, ...]:
-    """The roster trimmed, in the order it came, without duplicates and without what is no id: nothing could be asked
-    for by that, and the sandboxes beside it run."""
+    """The trimmed roster in its order, without duplicates. Drops invalid sandbox ids and keeps the rest, because
+    those sandboxes run."""
     kept = dict.fromkeys(text.clean_id(value) for value in sandbox_ids)
     kept.pop(None, None)
     return tuple(kept)  # type: ignore[arg-type]  # None is gone
 
 
 def encodable(field: str, value: str) -> int:
-    """The text's size in UTF-8; refused when it has none (half a surrogate pair)."""
+    """The text's size in UTF-8. Refuses text that cannot be encoded (half a surrogate pair)."""
     try:
         return len(value) if value.isascii() else len(value.encode())
     except UnicodeEncodeError:
@@ -91,14 +91,14 @@ def encodable(field: str, value: str) -> int:
 
 
 def clean_text(field: str, value: str, most_bytes: int = TEXT_BYTES_MAX) -> str:
-    """Free text that is kept and shown, never looked up: only its size and encoding are judged."""
+    """Free text that is stored and shown, never looked up; only its size and encoding are checked."""
     if encodable(field, value) > most_bytes:
         raise refuse(field, value, f"at most {most_bytes} bytes")
     return value
 
 
 def clean_endpoint(field: str, value: str) -> str:
-    """The trimmed endpoint: a gateway proxies to it, so it has a scheme and a host; a path is a prefix."""
+    """The trimmed endpoint: a URL with scheme and host, because a gateway proxies to it; a path is a prefix."""
     cleaned = address.clean_endpoint(value)
     if cleaned is None:
         raise refuse(field, value, address.ENDPOINT_FORM)
@@ -106,7 +106,7 @@ def clean_endpoint(field: str, value: str) -> str:
 
 
 def whole_number(field: str, value: int, most: int, least: int = 0) -> int:
-    """An integer within bounds. Booleans and fractions never pass for one."""
+    """An integer within bounds; booleans and fractions are refused."""
     if type(value) is not int or not least <= value <= most:
         raise refuse(field, value, f"a whole number from {least} to {most}")
     return value
@@ -117,12 +117,12 @@ def uint32(field: str, value: int) -> int:
 
 
 def byte_count(field: str, value: int) -> int:
-    """Bytes and counters: what a double holds exactly."""
+    """Bytes and counters, up to what a double holds exactly."""
     return whole_number(field, value, SAFE_INTEGER_MAX)
 
 
 def clean_ttl_ms(field: str, value: int) -> int:
-    """A reservation's lifetime: longer than nothing, at most a day."""
+    """A reservation's lifetime: above zero, at most a day."""
     if type(value) is not int or not 0 < value <= RESERVATION_TTL_MAX_MS:
         found = format_duration(value) if type(value) is int else value
         raise refuse(field, found, "a duration above 0 and at most 24h")

@@ -1,8 +1,8 @@
-"""The CPU template all nodes of a cluster can run, so that a snapshot may move between them.
+"""Computes the CPU template that all nodes of a cluster support, so that a snapshot may move between them.
 
-`intersect` keeps what every node offers: capabilities by name, CPUID entries by (leaf, subleaf,
-flags) with each register's bitmap ANDed, MSRs by address likewise. Order and spelling are the
-first text's; a text that says the same as an earlier one changes nothing.
+`intersect` keeps what every node offers: capabilities by name, CPUID entries by (leaf, subleaf, flags) with each
+register's bitmap ANDed, MSRs by address likewise. Order and spelling follow the first text; a text equal in content
+to an earlier one changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 CPUID_BITS = 32
 MSR_BITS = 64
 
-# Topology leaves: they describe the very host a machine runs on and can never be common.
+# Topology leaves describe the host itself and cannot be common.
 DROPPED_LEAVES = frozenset({0xB, 0x1F})
 
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,16})")
@@ -26,7 +26,7 @@ CpuidIdentity = tuple[int, int, int]
 
 
 class UnreadableCpuConfig(ValueError):
-    """A text that is no CPU template; the message says where."""
+    """A text that is not a CPU template; the message says where."""
 
 
 @dataclass(slots=True)
@@ -55,8 +55,8 @@ class _Template:
 def intersect(texts: Sequence[str]) -> str:
     """The common template as compact JSON; "" for no texts.
 
-    Raises UnreadableCpuConfig (a ValueError) when any of them cannot be read: a template made
-    from some of the nodes would promise what the others may not have."""
+    Raises UnreadableCpuConfig (a ValueError) when one cannot be read: a template computed from some of the nodes
+    could name features that the others lack."""
     if not texts:
         return ""
     common, *others = (_read(text) for text in texts)
@@ -135,7 +135,7 @@ def _read(text: str) -> _Template:
 
 
 def _add_cpuid(template: _Template, modifier: Any, where: str) -> None:
-    """What one text lists twice is ANDed, so that two equal texts are as good as one."""
+    """Entries that a text lists twice are ANDed, so that equal texts give equal templates."""
     fields = _object(modifier, where)
     leaf, subleaf = _text(fields, "leaf", where), _text(fields, "subleaf", where)
     flags = fields.get("flags", 0)
@@ -159,10 +159,10 @@ def _add_msr(template: _Template, modifier: Any, where: str) -> None:
     msr.bitmap &= bitmap
 
 
-def _typed(kind: type, told: str) -> Callable[[Any, str], Any]:
+def _typed(kind: type, expected: str) -> Callable[[Any, str], Any]:
     def check(value: Any, where: str) -> Any:
         if not isinstance(value, kind):
-            raise UnreadableCpuConfig(f"{where} is no {told}")
+            raise UnreadableCpuConfig(f"{where} is no {expected}")
         return value
 
     return check
@@ -177,7 +177,7 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _list(fields: Mapping[str, Any], name: str, where: str = "") -> Sequence[Any]:
-    """Absent and null are empty: that is how Go writes an empty list."""
+    """Absent and null count as empty, as Go writes empty lists."""
     value: list[Any] = _typed(list, "list")(
         [] if fields.get(name) is None else fields[name], f"{where}.{name}".strip(".")
     )

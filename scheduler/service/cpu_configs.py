@@ -1,8 +1,8 @@
-"""Which CPU template a node is to use, answered to its report.
+"""Decides which CPU template a node is sent in the answer to its report.
 
-A cluster has one as soon as every observed node of it has told its own. It is sent to whoever
-sends a text, and to everyone else for a minute after it was computed (at least twice), because a
-node never says that it got it; receiving it again changes nothing there.
+A cluster has a common template as soon as every observed node has sent its own. It is sent to each node that sends
+one, and to all others for a minute after it was computed (at least twice), because a node never confirms that it
+received it; receiving it again changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = get_logger("scheduler.cpu_configs")
 
-# Inputs that move on while we compute are computed by whoever reports next; no need to chase them.
+# When the inputs keep changing, the next report computes the template.
 _ATTEMPTS = 3
 
 
@@ -30,9 +30,9 @@ class CpuConfigs:
     async def after_heartbeat(self, heartbeat: Heartbeat, generation: int, *, due: bool = True) -> str:
         """The template for the answer to this installed report; "" when nothing changes for the node.
 
-        `due` False: the ledger has already said that a report without a text is sent nothing.
-        A failure is raised only for a report that carries a text: the node sends it until a report
-        succeeds and never again, so success must mean that the ledger has it."""
+        `due` False: the ledger already answered that a report without a template is sent nothing. A failure is
+        raised only for a report that carries a template: the node sends it until one report succeeds, so success
+        must mean that the ledger has it."""
         text = heartbeat.machine_info.cpu_config_json if heartbeat.machine_info else ""
         if not text and not due:
             return ""
@@ -60,7 +60,7 @@ class CpuConfigs:
         try:
             template = intersect(texts)
         except UnreadableCpuConfig as error:
-            # Kept as failed until the inputs change: computing it again would fail again.
+            # Stored as failed until the inputs change, because computing it again would fail again.
             log.warning("no common CPU template", cluster_id=heartbeat.cluster_id, detail=str(error))
             template = ""
         else:

@@ -1,8 +1,8 @@
-"""JSON as Go's encoding/json reads it into a struct: what the hints must agree with to the letter.
+"""Reads JSON as Go's encoding/json reads it into a struct, which hints must match exactly.
 
-Differences to Python's own reading that matter: member names match without regard to case, every
-occurrence of a repeated member is read in order, whole numbers are judged by how they are written
-(`2.0` and `1e1` are none), NaN is no JSON, and half a surrogate pair becomes U+FFFD.
+It differs from Python's reading in this: member names match in any case, every occurrence of a repeated member is
+read in order, whole numbers are recognised by their spelling (`2.0` and `1e1` are none), NaN is not JSON, and half a
+surrogate pair becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FOLDED = str.maketrans({"\u017f": "s", "\u212a": "k"})
 
 
 class Members(list[tuple[str, Any]]):
-    """An object's members in the order they were written, repetitions included."""
+    """An object's members in their order, repetitions included."""
 
 
 class Number(str):
@@ -32,11 +32,11 @@ Value: TypeAlias = "Members | list[Any] | Number | str | bool | None"
 
 
 class MalformedBody(Exception):
-    """The text is not one JSON value and nothing else."""
+    """The text is not exactly one JSON value."""
 
 
 class NotThatType(Exception):
-    """One member holds something that its field cannot."""
+    """A member's value has the wrong type for its field."""
 
     def __init__(self, field: str, value: Value, wanted: str) -> None:
         super().__init__(f"{field} must be {wanted}, found {_named(value)}")
@@ -44,7 +44,7 @@ class NotThatType(Exception):
 
 
 def parse(text: str) -> Value:
-    """The one JSON value the text holds. Raises MalformedBody, also for what is nested absurdly deep."""
+    """The one JSON value in the text. Raises MalformedBody, also for input nested too deep."""
     try:
         value: Value = json.loads(
             text, object_pairs_hook=_members, parse_int=Number, parse_float=Number, parse_constant=_refuse_constant
@@ -57,7 +57,7 @@ def parse(text: str) -> Value:
 
 
 def each_member(members: Members, readers: Mapping[str, Callable[[Value], None]]) -> None:
-    """Hands every member to the reader of its name; names nobody reads are skipped."""
+    """Calls the reader of each member's name; other members are skipped."""
     for name, value in members:
         reader = readers.get(name.translate(_FOLDED).lower())
         if reader is not None:
@@ -65,7 +65,7 @@ def each_member(members: Members, readers: Mapping[str, Callable[[Value], None]]
 
 
 def read_text(field: str, value: Value, kept: str) -> str:
-    """A text; null keeps what was there."""
+    """A text; null keeps the earlier value."""
     if value is None:
         return kept
     if not isinstance(value, str) or isinstance(value, Number):
@@ -74,11 +74,11 @@ def read_text(field: str, value: Value, kept: str) -> str:
 
 
 def read_uint(field: str, value: Value, kept: int, bits: int) -> int:
-    """A whole number of that many bits, written without sign, fraction or exponent; null keeps what was there."""
+    """A whole number of that many bits, without sign, fraction or exponent; null keeps the earlier value."""
     if value is None:
         return kept
     most = 2**bits - 1
-    # The length is judged first: reading a number of a thousand digits is work nobody asked for.
+    # The length is checked first, so that a number of a thousand digits is never converted.
     if isinstance(value, Number) and _WHOLE.fullmatch(value) and len(value) <= 20 and int(value) <= most:
         return int(value)
     raise NotThatType(field, value, f"a whole number from 0 to {most}")

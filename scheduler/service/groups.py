@@ -1,4 +1,4 @@
-"""Open placement groups, for people and dashboards."""
+"""Lists the open placement groups."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ class GroupService:
     async def list(
         self, limit: int = PAGE_DEFAULT, cursor: str | None = None
     ) -> tuple[int, tuple[PlacementGroup, ...], str | None]:
-        """How many are open, a page of them (most recently used first), and the cursor of the next page."""
+        """The number of open groups, a page of them (most recently used first), and the cursor of the next page."""
         with self._metrics.ledger_call("list_groups"):
             return await self._store.list(limit=clean_limit(limit), cursor=clean_sequence_cursor(cursor))

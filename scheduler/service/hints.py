@@ -1,12 +1,12 @@
-"""What a sandbox API request asks for, read from its method, path and body.
+"""Derives a placement hint from a sandbox API request's method, path and body.
 
     POST /sandboxes-cold   a cold sandbox: image, cpuCount, memoryMB, metadata, attachedDrives[].source.image
     POST /sandboxes        a sandbox from a template: templateID, metadata
     anything else          no sandbox, no hint
 
-Two readings of the body. The strict one is AgentENV's gateway's: all or nothing, so one wrong member
-leaves every field of the hint empty. The lenient one loses only the wrong member. Both say in words
-what they could not read. The kind of the hint never depends on the body.
+The body is read in one of two ways. The strict one is AgentENV's gateway's: one wrong member leaves every field of
+the hint empty. The lenient one drops only the wrong member. Both list in words what was not read. The kind of the
+hint never depends on the body.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KIND_BY_PATH = {"/sandboxes-cold": HintKind.COLD_SANDBOX, "/sandboxes": HintKin
 
 @dataclass(frozen=True, slots=True)
 class HintReading:
-    """`hint` None: the request creates no sandbox. `warnings` name what was not read, and why."""
+    """`hint` None: the request creates no sandbox. `warnings` say what was not read, and why."""
 
     hint: Hint | None
     warnings: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class HintService:
         self._lenient = lenient
 
     def read(self, method: str, path: str, body: str, strict: bool | None = None) -> HintReading:
-        """The hint of one request; `strict` None takes this service's own default."""
+        """The hint of one request; `strict` None uses this service's default."""
         kind = _KIND_BY_PATH.get(path.partition("?")[0].rstrip("/")) if method == "POST" else None
         if kind is None:
             return HintReading(None)
@@ -59,7 +59,7 @@ class HintService:
 
     @staticmethod
     def body_text(body: Any) -> str:
-        """A body that was given as a JSON value, as the text a client would have sent: compact, not escaped."""
+        """A body given as a JSON value, as the text that a client would have sent."""
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -82,8 +82,8 @@ def _read_body(kind: HintKind, body: str, strict: bool) -> HintReading:
 
 
 class _HintReader:
-    """Fills in a hint member by member, as Go's encoding/json fills in a struct: a repeated member is read
-    into what the earlier one left, and null leaves a text or number as it was."""
+    """Fills in a hint member by member, as Go's encoding/json fills in a struct: a repeated member is read over the
+    earlier value, and null leaves a text or number as it was."""
 
     def __init__(self, strict: bool) -> None:
         self.warnings: list[str] = []
@@ -143,7 +143,7 @@ class _HintReader:
             return
         with self._losing_only_itself():
             drives = read_list("attachedDrives", value)
-            # A repeated list is read over the earlier one, drive by drive; what is beyond its end is gone.
+            # A repeated list is read over the earlier one, drive by drive; drives beyond its end are dropped.
             earlier = self._drive_images[: len(drives)]
             self._drive_images = earlier + [""] * (len(drives) - len(earlier))
             for index, drive in enumerate(drives):
@@ -164,7 +164,7 @@ class _HintReader:
 
     @contextmanager
     def _losing_only_itself(self) -> Iterator[None]:
-        """A member that is wrong keeps its field as it was; in the strict reading it ends the reading."""
+        """A wrong member leaves its field unchanged; in the strict reading it ends the reading."""
         try:
             yield
         except NotThatType as problem:

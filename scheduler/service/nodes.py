@@ -1,4 +1,4 @@
-"""Nodes: what discovery says of them and what they report."""
+"""Nodes: the discovered list, heartbeats and sandbox events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NodeService:
         self._cpu_configs = cpu_configs
 
     async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
-        """Discovery lists the node: added, moved, or drained (`lingering`)."""
+        """Lists the node: adds it, moves it to another endpoint, or drains it (`lingering`)."""
         required("node_id and endpoint are required", node_id=node_id, endpoint=endpoint)
         node_id, endpoint = clean_id("node_id", node_id), clean_endpoint("endpoint", endpoint)
         with self._metrics.ledger_call("set_node"):
@@ -40,15 +40,16 @@ class NodeService:
     async def replace(
         self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
     ) -> None:
-        """The whole discovered list in one step; an id in both counts as lingering. `keep_configured`: what replicas'
-        configurations list stays beside it."""
+        """Replaces the discovered list in one step; an id in both lists drains. `keep_configured`: nodes that
+        replicas' configurations list stay listed."""
         active, lingering = _clean_addresses("active", active), _clean_addresses("lingering", lingering)
         with self._metrics.ledger_call("replace_nodes"):
             await self._store.replace(active, lingering, keep_configured=keep_configured)
         log.info("node list replaced", active=len(active), lingering=len(lingering))
 
     async def unregister(self, node_id: str, service_instance_id: str) -> None:
-        """Forgets the node's report and bindings; it stays listed. InstanceMismatch when another instance reports."""
+        """Forgets the node's report and bindings; the node stays listed. Raises InstanceMismatch when another
+        instance reports."""
         required(
             "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
         )
@@ -59,14 +60,14 @@ class NodeService:
         log.info("node unregistered", node_id=node_id, service_instance_id=service_instance_id)
 
     async def remove(self, node_id: str) -> None:
-        """Discovery lists the node no more."""
+        """Removes the node from the discovered list."""
         node_id = clean_id("node_id", node_id)
         with self._metrics.ledger_call("remove_node"):
             await self._store.remove(node_id)
         log.info("node removed", node_id=node_id)
 
     async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None = None) -> HeartbeatResult:
-        """One report, installed together with what it settles. NodeNotListed outside discovery."""
+        """Installs one report and settles the reservations it accounts for. Raises NodeNotListed."""
         heartbeat = clean_heartbeat(heartbeat)
         try:
             with self._metrics.ledger_call("heartbeat"):
@@ -100,7 +101,7 @@ class NodeService:
             return await self._store.get(node_id)
 
     async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
-        """In id order, those that never reported included; a blank cluster means all."""
+        """In id order, nodes that never reported included; a blank cluster matches all."""
         cluster_id = clean_optional_id("cluster_id", cluster_id)
         with self._metrics.ledger_call("list_nodes"):
             return await self._store.list(cluster_id)
@@ -110,7 +111,7 @@ class NodeService:
             return await self._store.addresses()
 
     async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
-        """How many of the events were new; one that was seen before counts no second time."""
+        """The number of new events; an event recorded before is not counted again."""
         required(
             "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
         )
@@ -126,7 +127,7 @@ class NodeService:
 
 
 def _clean_addresses(field: str, addresses: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
-    """Each id once. The same id with two endpoints has no right reading, so it is refused."""
+    """Each id once. An id with two different endpoints is refused."""
     endpoints: dict[str, str] = {}
     for index, address in enumerate(addresses):
         node_id = clean_id(f"{field}.{index}.id", address.node_id)

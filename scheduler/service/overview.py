@@ -1,8 +1,7 @@
-"""Keeps the metrics page true in the background, so that a scrape asks the ledger nothing.
+"""Keeps the metrics page current in the background, so that a scrape needs no ledger call.
 
-`look` notices within seconds whether the ledger answers and whether this replica is ready. `refresh` reads the
-domain's figures every fifteen seconds, seldom enough to cost next to nothing. While the ledger is away its figures
-are off the page.
+`look` finds out within seconds whether the ledger answers and whether this replica is ready. `refresh` reads the
+domain's figures every fifteen seconds. While the ledger does not answer, its figures are not on the page.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
 
 log = get_logger("scheduler.overview")
 
-# AgentENV counts its observed nodes as often.
+# The interval at which AgentENV counts its observed nodes.
 REFRESH_SECONDS = 15.0
 _BEGINNING_SECONDS = 1.0
-_SHARE_OF_TIME_READING = 20  # reading a large fleet takes at most one twentieth of the time
+_INTERVAL_PER_READING = 20  # the interval is at least 20 times as long as one reading takes
 _REPAIRS = ("rows_rebuilt", "rows_recounted")
 
 
 class OverviewService:
-    """The metrics page, and the two background tasks behind it; each has one caller at a time."""
+    """The metrics page and its two background tasks; each has one caller at a time."""
 
     def __init__(self, ledger: Ledger, metrics: Metrics, readiness: ReadinessService) -> None:
         self._ledger = ledger
@@ -42,7 +41,7 @@ class OverviewService:
         self._repairs: dict[str, int] | None = None
 
     def page(self) -> bytes:
-        """What Prometheus scrapes, from memory."""
+        """The page for Prometheus, from memory."""
         return self._metrics.page()
 
     async def begin(self) -> None:
@@ -53,15 +52,15 @@ class OverviewService:
                 await self.refresh_when_due()
 
     async def look(self) -> None:
-        """See whether this replica is ready and whether the ledger answers. Raises nothing: the page says it."""
+        """Find out whether this replica is ready and whether the ledger answers. Raises nothing: the page shows it."""
         ready, up = False, False
         try:
             await self._readiness.check()
             ready = up = True
         except (StoreUnusable, WritesRefused):
-            up = True  # it answers, but not as it must
+            up = True  # it answers, but cannot be used
         except Overloaded:
-            up = self._up  # leaving; nobody asked the ledger
+            up = self._up  # draining: the ledger was not asked
         except SchedulerError:
             pass
         self._metrics.set_ready(ready)
@@ -73,7 +72,8 @@ class OverviewService:
         self._up = up
 
     async def refresh_when_due(self) -> None:
-        """Read the figures if they are old and the ledger answers. Figures that cannot be read are shown no longer."""
+        """Read the figures when they are old and the ledger answers; figures that cannot be read are removed from
+        the page."""
         started = asyncio.get_running_loop().time()
         if not self._up or started < self._due_at:
             return
@@ -83,10 +83,10 @@ class OverviewService:
             self._metrics.show(None)
             raise
         took = asyncio.get_running_loop().time() - started
-        self._due_at = started + max(REFRESH_SECONDS, _SHARE_OF_TIME_READING * took)
+        self._due_at = started + max(REFRESH_SECONDS, _INTERVAL_PER_READING * took)
 
     async def refresh(self) -> None:
-        """One reading of the ledger, shown from now on."""
+        """Read the ledger once and show the result."""
         with self._metrics.ledger_call("overview"):
             fleet = await self._ledger.nodes.tally()
             open_reservations = await self._ledger.reservations.tally()
@@ -94,7 +94,7 @@ class OverviewService:
             open_groups, _, _ = await self._ledger.groups.list(limit=1, cursor=None)
             settings = await self._ledger.settings.get()
             skew_ms = await self._ledger.time.skew_ms()
-        self._tell_of_repairs(stats)
+        self._log_repairs(stats)
         self._metrics.show(
             LedgerFigures(
                 fleet=fleet,
@@ -106,11 +106,11 @@ class OverviewService:
             )
         )
 
-    def _tell_of_repairs(self, stats: Mapping[str, int]) -> None:
-        """Rows that some script found unreadable or miscounted since the last reading, and made right."""
+    def _log_repairs(self, stats: Mapping[str, int]) -> None:
+        """Warn when scripts have repaired unreadable or miscounted node rows since the last reading."""
         repairs = {name: stats.get(name, 0) for name in _REPAIRS}
         if self._repairs is not None and repairs != self._repairs:
             log.warning(
-                "rows of nodes were made anew: a script was stopped half-way, or a key was written by hand", **repairs
+                "rows of nodes were rebuilt: a script was stopped half-way, or a key was written by hand", **repairs
             )
         self._repairs = repairs

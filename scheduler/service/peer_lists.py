@@ -1,8 +1,8 @@
-"""Long lists of P2P peers, read from the ledger once a second instead of once per question.
+"""Caches long lists of P2P peers, so that the ledger is read once a second instead of once per request.
 
-Every node asks for all others every few seconds, so in a fleet of n the ledger would be read n² times.
-A short list is always read afresh; a long one may be a second old, two while it is being renewed.
-No placement depends on it.
+Every node asks for all others every few seconds, so a fleet of n nodes would read the ledger n² times. A short list
+is always read afresh; a long one may be one second old, or two while it is being renewed. No placement depends on
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Kept:
 
 
 class PeerLists:
-    """`read` asks the ledger, by cluster and backend."""
+    """`read` reads a list from the ledger, by cluster and backend."""
 
     def __init__(
         self, read: Callable[[str, str], Awaitable[Peers]], clock: Callable[[], float] = time.monotonic
@@ -39,7 +39,7 @@ class PeerLists:
         self._kept: dict[tuple[str, str], _Kept] = {}
 
     async def get(self, cluster_id: str, backend: str) -> Peers:
-        """Raises what `read` raises; then the next question asks again."""
+        """Raises what `read` raises; the next call reads again."""
         asked = (cluster_id, backend)
         kept = self._kept.get(asked)
         if kept is None:

@@ -1,4 +1,4 @@
-"""Placing: one request in, one decision of the ledger out."""
+"""Placement: one request, one decision by the ledger."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ log = get_logger("scheduler.placement")
 
 
 class PlacementService:
-    """Names a node for a request and, for a creation, reserves on it."""
+    """Chooses a node for a request and, for a creation, reserves on it."""
 
     def __init__(self, store: PlacementStore, metrics: Metrics, calls: CallLog) -> None:
         self._store = store
         self._metrics = metrics
         self._calls = calls
-        # A refusal does not say under which strategy it was made; the last answer does.
+        # A refusal does not name its strategy, so the metrics use the last answer's.
         self._strategy = "unknown"
 
     async def schedule(self, request: ScheduleRequest) -> Decision:
-        """The decision, the same one again for the same key of the same caller.
+        """The decision; the same one for a repeated key of the same caller.
 
         Raises NoNodes with reasons, Conflict with the recorded reservation, Overloaded."""
         request = clean_schedule_request(request)
@@ -50,7 +50,7 @@ class PlacementService:
         return decision
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
-        """Where every node stands for this request; nothing is reserved and no cursor moves."""
+        """Rank or refusal reason of every node for this request; nothing is reserved and no cursor moves."""
         request = clean_schedule_request(request)
         with self._metrics.ledger_call("explain"):
             return await self._store.explain(request)

@@ -19,13 +19,13 @@ log = get_logger("scheduler.readiness")
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Ready. `settings` says whose settings are in force and whether they are this replica's own."""
+    """Ready. `settings` are those in force, and say whether they are this replica's own."""
 
     settings: dict[str, Any]
 
 
 class ReadinessService:
-    """Ready: the ledger answers, settings are agreed, and nobody has asked this replica to leave."""
+    """Ready while the ledger answers, the settings are agreed, and this replica is not draining."""
 
     def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
         self._ledger = ledger
@@ -34,21 +34,21 @@ class ReadinessService:
         self._unusable: StoreUnusable | None = None
         self._rebuilding_until = 0.0
         self._draining = False
-        self._difference_told: tuple[str, int, tuple[str, ...]] | None = None
+        self._difference_logged: tuple[str, int, tuple[str, ...]] | None = None
 
     def note_settings(self, outcome: SettingsOutcome) -> None:
-        """What came of putting this replica's settings into the ledger; a conflict keeps it from being ready."""
+        """The result of offering this replica's settings to the ledger; a conflict keeps it from being ready."""
         self._outcome, self._unusable = outcome, None
         self._rebuilding_until = time.monotonic() + outcome.rebuilding_ms / 1000
         self._metrics.set_settings_mismatch(bool(outcome.differing))
-        self._tell_difference(outcome)
+        self._log_difference(outcome)
 
-    def _tell_difference(self, outcome: SettingsOutcome) -> None:
-        """Once for every change: a replica that may not join asks again every second."""
+    def _log_difference(self, outcome: SettingsOutcome) -> None:
+        """Log each change once: a replica with a conflict asks again every second."""
         found = (outcome.status, outcome.settings.revision, tuple(outcome.differing)) if outcome.differing else None
-        if found == self._difference_told:
+        if found == self._difference_logged:
             return
-        self._difference_told = found
+        self._difference_logged = found
         if found is None:
             log.info("settings are the ledger's again", revision=outcome.settings.revision)
         else:
@@ -58,7 +58,7 @@ class ReadinessService:
             )
 
     def note_unusable(self, error: StoreUnusable) -> None:
-        """The server answers, but cannot hold the ledger (read-only, too old), or holds one of another version.
+        """The server answers but cannot hold the ledger (read-only, too old), or holds one of another version.
         Stands until `note_usable`."""
         self._unusable = error
 
@@ -66,7 +66,7 @@ class ReadinessService:
         self._unusable = None
 
     def drain(self) -> None:
-        """From now on not ready: the process finishes what it has and leaves."""
+        """Not ready from now on: the process finishes its requests and stops."""
         self._draining = True
         self._metrics.set_ready(False)
 
@@ -75,14 +75,15 @@ class ReadinessService:
         return self._draining
 
     async def check(self) -> Readiness:
-        """Raises why this replica is not ready: Overloaded while draining, StoreUnavailable or StoreUnusable."""
+        """Raises the reason why this replica is not ready: Overloaded while draining, StoreUnavailable or
+        StoreUnusable."""
         if self._draining:
             raise Overloaded("draining: this replica is leaving", draining=True)
         with self._metrics.ledger_call("ping"):
             await self._ledger.ping()
         unusable = self._unusable
         if isinstance(unusable, CommandsWithheld) and self._ledger.client.withheld is None:
-            unusable = None  # granted meanwhile, and proven
+            unusable = None  # the commands have been allowed and checked meanwhile
         if unusable is not None:
             raise unusable.again()
         outcome = self._outcome
@@ -106,7 +107,7 @@ class ReadinessService:
         return Readiness(settings=facts)
 
     def _check_refusals(self) -> None:
-        """What any call of this replica was refused lately; its membership clears it by writing again."""
+        """Raises the last refusal of any call by the server; a written keepalive clears it."""
         client = self._ledger.client
         for refusal in (client.withheld, client.writes_refused):
             if refusal is not None:

@@ -1,4 +1,4 @@
-"""Checks of what nodes report: heartbeats and sandbox events."""
+"""Validates what nodes report: heartbeats and sandbox events."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from scheduler.service.checks import (
     whole_number,
 )
 
-# Rich hosts mount hundreds of file systems, and a CPU template runs to some 100 KB: these bounds keep
-# nonsense out without ever refusing a node for being large.
+# Large hosts mount hundreds of file systems, and a CPU template takes some 100 KB: these limits stop nonsense
+# without refusing a real node.
 DISKS_MAX = 4096
 DISK_TEXT_BYTES_MAX = 4096
 CPU_CONFIG_BYTES_MAX = 1024 * 1024
@@ -52,8 +52,8 @@ SNAPSHOT_FIGURES = tuple(_SNAPSHOT_MOST)
 
 
 def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
-    """The report with ids trimmed, the roster tidy, descriptive texts and lists cut to what is kept, every number in
-    bounds. What merely describes a node never costs its report."""
+    """The report with trimmed ids, a clean roster, descriptive texts and lists cut to their limits, and every number
+    checked. An oversized description never costs the report."""
     required(
         "node_id and service_instance_id are required",
         node_id=heartbeat.node_id,
@@ -88,7 +88,7 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
 def check_snapshot(snapshot: NodeSnapshot) -> None:
     for field, most in _SNAPSHOT_MOST.items():
         whole_number(f"snapshot.{field}", getattr(snapshot, field), most)
-    # What scripts rank by is active and paused together; the sum must be as exact as its parts.
+    # Scripts rank by active plus paused memory, so the sum must be exact too.
     byte_count(
         "snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes",
         snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes,
@@ -99,10 +99,10 @@ def check_snapshot(snapshot: NodeSnapshot) -> None:
 
 
 def held_to_bounds(snapshot: NodeSnapshot) -> NodeSnapshot:
-    """The snapshot with every figure moved into its bounds, for callers that could do nothing with a refusal."""
+    """The snapshot with every figure clamped to its bounds, for callers that cannot handle a refusal."""
     figures = {field: min(max(getattr(snapshot, field), 0), most) for field, most in _SNAPSHOT_MOST.items()}
-    room = SAFE_INTEGER_MAX - figures["allocated_memory_bytes"]
-    figures["paused_allocated_memory_bytes"] = min(figures["paused_allocated_memory_bytes"], room)
+    allowed = SAFE_INTEGER_MAX - figures["allocated_memory_bytes"]
+    figures["paused_allocated_memory_bytes"] = min(figures["paused_allocated_memory_bytes"], allowed)
     disks = tuple(
         replace(
             disk,
@@ -130,7 +130,7 @@ def _clean_disk(disk: DiskMetric) -> DiskMetric:
 
 
 def clean_machine_info(machine_info: MachineInfo) -> MachineInfo:
-    """Descriptions cut; the template is none, and half of one is worse than none, so it is refused when too large."""
+    """Descriptions are cut. The CPU template is refused when it is too large, because a cut one is useless."""
     clean_text("machine_info.cpu_config_json", machine_info.cpu_config_json, most_bytes=CPU_CONFIG_BYTES_MAX)
     return replace(
         machine_info,
@@ -142,7 +142,7 @@ def clean_machine_info(machine_info: MachineInfo) -> MachineInfo:
 
 
 def clean_p2p_endpoint(endpoint: P2pEndpoint | None) -> P2pEndpoint | None:
-    """None when either half is blank: such a report withdraws the peer."""
+    """None when backend or address is blank: such a report withdraws the peer."""
     if endpoint is None or not trim(endpoint.backend) or not trim(endpoint.address):
         return None
     return P2pEndpoint(
@@ -152,8 +152,8 @@ def clean_p2p_endpoint(endpoint: P2pEndpoint | None) -> P2pEndpoint | None:
 
 
 def clean_events(events: Sequence[SandboxEvent]) -> tuple[SandboxEvent, ...]:
-    """A batch of at most 1,024 events, ids trimmed, sizes in bounds, without those whose sandbox id is none: nothing
-    could be asked for by that, and the events beside it happened."""
+    """At most 1,024 events with trimmed ids and checked sizes. Drops events with invalid sandbox ids and keeps the
+    rest, because those happened."""
     if len(events) > EVENTS_MAX:
         raise refuse("events", events, f"at most {EVENTS_MAX} events")
     cleaned = []

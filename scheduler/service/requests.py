@@ -1,4 +1,4 @@
-"""Checks of what gateways ask: placement requests and the hints in them."""
+"""Validates what gateways ask: placement requests and their hints."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _CANONICAL_TEMPLATE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
-    """The request with ids trimmed and every number in bounds.
+    """The request with trimmed ids and every number checked.
 
-    Without a hint nothing will be reserved: an idempotency key or a sandbox id has nothing to name and is dropped."""
+    Without a hint nothing is reserved, so an idempotency key or sandbox id is dropped."""
     if len(request.exclude_nodes) > EXCLUDED_NODES_MAX:
         raise refuse("exclude_nodes", request.exclude_nodes, f"at most {EXCLUDED_NODES_MAX} node ids")
     if request.reservation_ttl_ms is not None:
@@ -53,8 +53,8 @@ def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
 
 
 def clean_hint(hint: Hint) -> Hint:
-    """Sizes in bounds, locality keys tidy. Images, template id and metadata stay word for word:
-    they name groups by their exact text, and a key too long for a group is simply no group."""
+    """Sizes are checked and locality keys cleaned. Images, template id and metadata stay unchanged: groups are named
+    by their exact text, and a key too long for a group makes no group."""
     sandbox_size("hint.cpu_count", hint.cpu_count, SANDBOX_CPU_MAX)
     sandbox_size("hint.memory_mb", hint.memory_mb, SANDBOX_MEMORY_MB_MAX)
     for text in (*hint.images, hint.template_id, *hint.metadata, *hint.metadata.values()):
@@ -64,7 +64,7 @@ def clean_hint(hint: Hint) -> Hint:
 
 
 def sandbox_size(field: str, value: int, most: int) -> int:
-    """Raises SizeOutOfBounds, which scheduler.v1 tells in another status, for a number no sandbox may have."""
+    """Raises SizeOutOfBounds, which scheduler.v1 answers with another status, for a size no sandbox may have."""
     try:
         return whole_number(field, value, most)
     except InvalidRequest as error:
@@ -82,7 +82,7 @@ def template_artifacts(template_id: str) -> tuple[str, ...]:
 
 
 def clean_locality(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """At most 32 keys, trimmed, blanks and duplicates dropped."""
+    """At most 32 keys, trimmed, without blanks and duplicates."""
     if len(keys) > LOCALITY_KEYS_MAX:
         error = FieldError("hint.locality", f"a list of {len(keys)}", f"at most {LOCALITY_KEYS_MAX} keys")
         raise InvalidRequest("too many locality requirements", [error])

@@ -1,4 +1,4 @@
-"""The life of a reservation after it was made: confirm, cancel, renew, and the upkeep around it."""
+"""A reservation after it was made: confirm, cancel, renew, and expiry."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ReservationService:
             )
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
-        """The sandbox exists: the reservation is its, and the sandbox is bound to the node in the same step."""
+        """The sandbox exists: confirms the reservation and binds the sandbox to the node in one step."""
         reservation_id = clean_id("reservation_id", reservation_id)
         required("sandbox_id is required", sandbox_id=sandbox_id)
         sandbox_id = clean_id("sandbox_id", sandbox_id)
@@ -70,7 +70,7 @@ class ReservationService:
     async def cancel(
         self, reservation_id: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
-        """Nothing was created: the capacity is free for every replica in the same instant."""
+        """Nothing was created: frees the capacity at once, for every replica."""
         reservation_id = clean_id("reservation_id", reservation_id)
         reason = clean_text("reason", reason)
         return await self._call("cancel", reservation_id, None, self._store.cancel(reservation_id, reason, cause))
@@ -78,49 +78,54 @@ class ReservationService:
     async def cancel_by_key(
         self, caller: str, key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
-        """The same by the caller's own key; before the schedule has arrived it leaves a tombstone."""
+        """Cancel by the caller's idempotency key; before the schedule has arrived this leaves a tombstone."""
         key = clean_idempotency_key("idempotency_key", key)
         reason = clean_text("reason", reason)
         return await self._call("cancel_by_key", None, None, self._store.cancel_by_key(caller, key, reason, cause))
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:
-        """The deadline of a pending one moves to `ttl_ms` from now."""
+        """Moves the deadline of a pending reservation to `ttl_ms` from now."""
         reservation_id = clean_id("reservation_id", reservation_id)
         ttl_ms = clean_ttl_ms("ttl", ttl_ms)
         return await self._call("renew", reservation_id, None, self._store.renew(reservation_id, ttl_ms))
 
     async def sweep(self) -> int:
-        """One slice of upkeep that placements would otherwise do on their way."""
+        """Process one slice of what is due, which placements would otherwise do."""
         with self._metrics.ledger_call("sweep"):
             return await self._store.sweep()
 
     async def _call(
         self, call: str, reservation_id: str | None, sandbox_id: str | None, outcome: Awaitable[ReservationResult]
     ) -> ReservationResult:
-        """Awaits one lifecycle call of the ledger, with its clock, its counters and one line in the log."""
+        """Awaits one ledger call about a reservation, with its metrics and one log line."""
         clock = asyncio.get_running_loop().time
         started = clock()
-        told = "failed"
+        label = "failed"
         try:
             with self._metrics.ledger_call(call):
                 result = await outcome
-            told = "replayed" if result.replayed else "done"
+            label = "replayed" if result.replayed else "done"
         except SchedulerError as error:
-            told = _told(error)
+            label = _failure_label(error)
             if isinstance(error, Conflict):
                 self._metrics.count_conflict(call)
             self._calls.info(
-                log, call, reservation_id=reservation_id, sandbox_id=sandbox_id, result=told, detail=error.detail
+                log,
+                call,
+                reservation_id=reservation_id,
+                sandbox_id=sandbox_id,
+                result=label,
+                detail=error.detail,
             )
             raise
         finally:
-            self._metrics.observe_reservation_call(call, told, clock() - started)
+            self._metrics.observe_reservation_call(call, label, clock() - started)
         if result.replayed:
             self._metrics.count_replay(call)
-        self._tell_result(call, result)
+        self._log_result(call, result)
         return result
 
-    def _tell_result(self, call: str, result: ReservationResult) -> None:
+    def _log_result(self, call: str, result: ReservationResult) -> None:
         reservation = result.reservation
         self._calls.info(
             log,
@@ -134,7 +139,7 @@ class ReservationService:
         )
 
 
-def _told(error: SchedulerError) -> str:
+def _failure_label(error: SchedulerError) -> str:
     if isinstance(error, Conflict):
         return "conflict"
     return "not_found" if isinstance(error, NotFound) else "failed"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a replica can do. Methods carry the names of the ledger's; they check, count and log around them."""
+    """Everything a replica can do. Methods have the names of the ledger's; they check, count and log around them."""
 
     placement: PlacementService
     nodes: NodeService
@@ -50,7 +50,7 @@ def build_services(
     lenient_hints: bool = True,
     calls_logged_per_second: int = CALLS_PER_SECOND,
 ) -> Services:
-    """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller says `strict`."""
+    """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller sets `strict`."""
     calls = CallLog(calls_logged_per_second)
     metrics = metrics if metrics is not None else Metrics()
     metrics.set_build(__version__)

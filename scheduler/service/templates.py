@@ -1,4 +1,4 @@
-"""Templates: what creating a sandbox from one takes."""
+"""Templates: the size of a sandbox by its template."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TemplateService:
         self._metrics = metrics
 
     async def put(self, template: Template) -> None:
-        """Creates from this template are projected with these sizes from now on; 0 means not known."""
+        """Creations from this template are projected with this size from now on; 0 means unknown."""
         uint32("cpu_count", template.cpu_count)
         whole_number("memory_mb", template.memory_mb, MEMORY_MB_MAX)
         template = replace(template, template_id=clean_id("template_id", template.template_id))
