@@ -24,7 +24,7 @@ THIS := $(PIP) install --no-deps --no-index --no-build-isolation --editable .
 MADE := $(VENV)/.python-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format types proto bench scaling faults soak secrets lock audit check wheel clean
+.PHONY: help demo test quick lint format types proto bench scaling faults soak secrets lock audit manifests check wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ audit: $(TOOLS) ## known weaknesses in what we depend on; needs the internet
 	@$(BIN)/pip-audit --disable-pip --require-hashes --requirement requirements/dev.txt
 
 check: lint types test ## what must pass before a commit
+
+manifests: $(TOOLS) ## what deploy/kubernetes builds, against the schemas of Kubernetes
+	@$(PYTEST) -q tests/deploy/test_kubernetes.py $(ARGS)
 
 wheel: $(DEV) ## dist/*.whl
 	@$(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .

@@ -4,6 +4,7 @@ and what is cheap to run is run."""
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ COMMANDS = [command for path in documents() for command in commands_in(path)]
 
 # Programs of the reader's own machine: nothing of this project could break them.
 TAKEN_ON_TRUST = {
-    "cd", "cat", "cp", "echo", "export", "git", "jq", "kubectl", "mkdir", "openssl", "source", "sudo",
+    "cd", "cat", "cp", "echo", "export", "git", "jq", "mkdir", "openssl", "source", "sudo",
     "apt-get", "docker", "grpcurl", "gzip", "kill", "sleep", "watch", ".",
 }  # fmt: skip
 
@@ -116,6 +117,13 @@ def check_redis_cli(words: Sequence[str]) -> None:
     assert words, "redis-cli without a command"
 
 
+def check_kubectl(words: Sequence[str]) -> None:
+    """What is built or applied is a folder of this repository; the cluster is the reader's own."""
+    for flag, folder in itertools.pairwise(words):
+        if flag in {"-k", "kustomize"}:
+            assert (ROOT / folder / "kustomization.yaml").exists(), f"{folder}/kustomization.yaml does not exist"
+
+
 CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
     "agentenv-scheduler": check_own_command,
     "make": check_make,
@@ -124,6 +132,7 @@ CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
     "python": check_python,
     "python3": check_python,
     "redis-cli": check_redis_cli,
+    "kubectl": check_kubectl,
 }
 
 
@@ -155,6 +164,7 @@ def test_the_readme_shows_the_two_commands_that_do_everything() -> None:
         "curl http://127.0.0.1:8090/v2/nodes",
         "curl -X PATCH http://127.0.0.1:8090/v1/nodes",
         "python -m pytest tests/nowhere",
+        "kubectl apply -k deploy/kubernetes/nowhere",
     ],
 )
 def test_a_command_that_does_not_exist_is_found_out(text: str) -> None:
