@@ -9,7 +9,7 @@ tables.py      listings of groups and indexes
 pages.py       one thing at length, for people
 recount.py     `check`: the whole ledger counted anew, by scripts that each judge one moment
 key_table.py   what kinds of key there are, and what keeps each of them bounded
-cli.py         the commands
+cli/           the commands
 """
 
 from scheduler.inspection.recount import recount

@@ -16,15 +16,13 @@ from scheduler.api.views import (
 )
 from scheduler.domain.fleet import Fullness
 from scheduler.domain.node import DiscoveryState, NodeStatus
-from scheduler.domain.replica import SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationState
-from scheduler.errors import StoreUnavailable
 from scheduler.inspection import pages
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.inspection.story import tell_story
 from scheduler.operating.source import Page, Row, Wanted
+from scheduler.store.agreement import settings_in_force
 from scheduler.store.ledger import Ledger
-from scheduler.store.runner import NEVER_OPENED
 
 
 class LedgerSource:
@@ -94,11 +92,11 @@ class LedgerSource:
         return [replica_view(sign) for sign in await self.ledger.settings.replicas(await self.now_ms())]
 
     async def settings(self) -> Row:
-        return settings_view(await self._in_force())
+        return settings_view(await settings_in_force(self.ledger))
 
     async def summary(self) -> Row:
         """From what the metrics read, and sizes of sets: no list of reservations is read."""
-        found, replicas = await self._in_force(), await self.replicas()
+        found, replicas = await settings_in_force(self.ledger), await self.replicas()
         tally = await self.ledger.nodes.tally()
         listed, open_count = await self.ledger.client.pipeline(
             [("ZCARD", self.ledger.keys.nodes), ("ZCARD", self.ledger.keys.expiry)]
@@ -122,15 +120,6 @@ class LedgerSource:
             **_figures({"cpu_count": tally.cpu_count, "memory_bytes": tally.memory_bytes}),
             "reservations": {"open": int(open_count)},
         }
-
-    async def _in_force(self) -> SettingsInForce:
-        ledger = self.ledger
-        found = await ledger.settings.get()
-        if found is None:
-            raise StoreUnavailable(NEVER_OPENED)
-        settings, epoch = found
-        rebuilding = await self.now_ms() < await ledger.settings.rebuilding_until_ms()
-        return SettingsInForce(ledger.domain, epoch, rebuilding, await ledger.time.skew_ms(), settings)
 
 
 def _figures(dimensions: dict[str, Fullness]) -> dict[str, dict[str, int]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.domain.replica import LiveReplica, SettingsInForce
-from scheduler.errors import StoreUnavailable
 from scheduler.observability.metrics import Metrics
+from scheduler.store.agreement import settings_in_force
 
 if TYPE_CHECKING:
     from scheduler.store.ledger import Ledger
@@ -20,13 +20,7 @@ class AgreementService:
     async def settings(self) -> SettingsInForce:
         """Raises StoreUnavailable when the ledger holds no settings yet."""
         with self._metrics.ledger_call("read_settings"):
-            ledger = self._ledger
-            found = await ledger.settings.get()
-            if found is None:
-                raise StoreUnavailable("the ledger holds no settings yet; a replica writes them when it starts")
-            settings, epoch = found
-            rebuilding = await ledger.time.now_ms() < await ledger.settings.rebuilding_until_ms()
-            return SettingsInForce(ledger.domain, epoch, rebuilding, await ledger.time.skew_ms(), settings)
+            return await settings_in_force(self._ledger)
 
     async def replicas(self) -> tuple[tuple[LiveReplica, ...], int]:
         """The live replicas in id order, and the ledger's time."""
