@@ -6,7 +6,10 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ COMMANDS = [command for path in documents() for command in commands_in(path)]
 
 # Programs of the reader's own machine: nothing of this project could break them.
 TAKEN_ON_TRUST = {
-    "cd", "cat", "cp", "echo", "export", "git", "jq", "mkdir", "openssl", "source", "sudo",
+    "cd", "cat", "chmod", "echo", "export", "git", "jq", "mkdir", "openssl", "source",
     "apt-get", "docker", "grpcurl", "gzip", "kill", "sleep", "watch", ".",
 }  # fmt: skip
 
@@ -124,6 +127,23 @@ def check_kubectl(words: Sequence[str]) -> None:
             assert (ROOT / folder / "kustomization.yaml").exists(), f"{folder}/kustomization.yaml does not exist"
 
 
+def check_cp(words: Sequence[str]) -> None:
+    """What is copied out of this repository is there, or is made by the script that makes secrets."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([ROOT / "deploy/prepare.sh", folder], check=True, capture_output=True)
+        for word in words:
+            if word.startswith("deploy/"):
+                place = Path(folder) if word.startswith("deploy/secrets/") else ROOT
+                assert (place / word).exists(), f"{word} does not exist"
+
+
+def check_systemctl(words: Sequence[str]) -> None:
+    for unit in words:
+        if unit.endswith(".service"):
+            template = re.sub(r"@\w+\.", "@.", unit)
+            assert (ROOT / "deploy/systemd" / template).exists(), f"deploy/systemd/{template} does not exist"
+
+
 CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
     "agentenv-scheduler": check_own_command,
     "make": check_make,
@@ -133,12 +153,16 @@ CHECKS: dict[str, Callable[[Sequence[str]], None]] = {
     "python3": check_python,
     "redis-cli": check_redis_cli,
     "kubectl": check_kubectl,
+    "cp": check_cp,
+    "install": check_cp,
+    "systemctl": check_systemctl,
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
 def test_a_documented_command_exists(command: Command) -> None:
-    program = command.words[0]
+    words = command.words[1:] if command.words[0] == "sudo" else command.words
+    program = words[0]
     if program in TAKEN_ON_TRUST:
         return
     if program.startswith((".ci/", "./")):
@@ -146,7 +170,7 @@ def test_a_documented_command_exists(command: Command) -> None:
         return
     check = CHECKS.get(program.rpartition("/")[2])
     assert check is not None, f"{command.id}: no check knows how to judge {program}"
-    check(command.words[1:])
+    check(words[1:])
 
 
 def test_the_readme_shows_the_two_commands_that_do_everything() -> None:
@@ -165,6 +189,8 @@ def test_the_readme_shows_the_two_commands_that_do_everything() -> None:
         "curl -X PATCH http://127.0.0.1:8090/v1/nodes",
         "python -m pytest tests/nowhere",
         "kubectl apply -k deploy/kubernetes/nowhere",
+        "cp deploy/systemd/nothing.service /etc",
+        "systemctl start nothing@1.service",
     ],
 )
 def test_a_command_that_does_not_exist_is_found_out(text: str) -> None:
