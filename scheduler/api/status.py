@@ -1,7 +1,7 @@
-"""The one table from an error to what a caller sees: HTTP status, gRPC status, texts.
+"""The one table from an error to its HTTP status, gRPC status and texts.
 
-A row is found by the error's class, else by the nearest class above it, so a new error is
-never without an answer; a test holds every class of `scheduler.errors` to a row of its own.
+The row of the error's class applies, or of the nearest class above it, so every error has an answer; a test requires
+a row for every class of `scheduler.errors`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from scheduler import errors
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How one error class is told.
+    """How errors of one class are answered.
 
-    `grpc_text` is the exact status message; None shows the error's own detail.
-    `retry_after_seconds`, the least to wait, is set for whatever a caller may simply ask again; `shows_detail`
-    False hides the detail and facts of a defect, which are for the log."""
+    `grpc_text` is the exact status message; None uses the error's detail. `retry_after_seconds`, the least time to
+    wait, is set when a retry can help; `shows_detail` False hides detail and facts of internal errors, which only
+    the log shows."""
 
     http: int
     grpc: grpc.StatusCode
@@ -109,27 +109,27 @@ def status_of(error: errors.SchedulerError) -> Status:
     return STATUS_BY_ERROR[errors.SchedulerError]
 
 
-# A caller is asked to wait for up to this much longer than the least, or for up to twice the least.
+# Callers wait at most this much longer than the least, or twice the least.
 SPREAD_SECONDS_MIN = 3
 
 
 def retry_after_seconds(error: errors.SchedulerError, draw: Callable[[], float] = random.random) -> float | None:
-    """How long this one caller is asked to wait; None when asking again is no answer.
+    """How long this caller is asked to wait; None when a retry does not help.
 
-    Drawn anew for every answer: callers that were refused together would else come back together, and
-    meet the same refusal. `draw` answers 0 ≤ x < 1."""
+    Drawn at random for every answer, so that callers refused together do not return together. `draw` returns 0 ≤ x <
+    1."""
     least = status_of(error).retry_after_seconds
     return None if least is None else least + draw() * (max(SPREAD_SECONDS_MIN, least) + 1)
 
 
 def grpc_status(error: errors.SchedulerError) -> tuple[grpc.StatusCode, str]:
-    """The gRPC status code and its message; AgentENV's texts reach HTTP clients word for word."""
+    """The gRPC status code and its message; AgentENV's gateway passes the texts on to HTTP clients."""
     status = status_of(error)
     return status.grpc, error.detail if status.grpc_text is None else status.grpc_text
 
 
 def problem(error: errors.SchedulerError, *, to_operator: bool = False) -> dict[str, Any]:
-    """The members of the `application/problem+json` answer (RFC 9457): the fixed ones, then the facts."""
+    """The members of the `application/problem+json` answer (RFC 9457): the fixed ones, then the error's facts."""
     status = status_of(error)
     shown = error.full_detail if to_operator else error.detail
     members: dict[str, Any] = {

@@ -153,8 +153,8 @@ def group_view(group: PlacementGroup) -> dict[str, Any]:
     return asdict(group)
 
 
-def replica_view(sign: LiveReplica) -> dict[str, Any]:
-    return asdict(sign)
+def replica_view(replica: LiveReplica) -> dict[str, Any]:
+    return asdict(replica)
 
 
 def settings_view(found: SettingsInForce) -> dict[str, Any]:

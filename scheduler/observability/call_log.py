@@ -15,7 +15,7 @@ CALLS_PER_SECOND = 20
 @dataclass(slots=True)
 class _Second:
     began: float
-    told: int = 0
+    kept: int = 0
     left_out: int = 0
 
 
@@ -30,24 +30,24 @@ class CallLog:
         self._seconds: dict[str, _Second] = {}
 
     def info(self, log: structlog.stdlib.BoundLogger, event: str, **fields: Any) -> None:
-        self._tell(log.info, log, event, fields)
+        self._write(log.info, log, event, fields)
 
     def warning(self, log: structlog.stdlib.BoundLogger, event: str, **fields: Any) -> None:
-        self._tell(log.warning, log, event, fields)
+        self._write(log.warning, log, event, fields)
 
-    def _tell(
-        self, tell: Callable[..., Any], log: structlog.stdlib.BoundLogger, event: str, fields: dict[str, Any]
+    def _write(
+        self, write: Callable[..., Any], log: structlog.stdlib.BoundLogger, event: str, fields: dict[str, Any]
     ) -> None:
         now = self._clock()
         second = self._seconds.get(event)
         if second is None or now - second.began >= 1:
             left_out = second.left_out if second is not None else 0
             second = self._seconds[event] = _Second(now, left_out=left_out)
-        if second.told >= self._per_second:
+        if second.kept >= self._per_second:
             second.left_out += 1
             log.debug(event, **fields)
             return
-        second.told += 1
+        second.kept += 1
         if second.left_out:
             fields["left_out"], second.left_out = second.left_out, 0
-        tell(event, **fields)
+        write(event, **fields)

@@ -22,7 +22,7 @@ from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
 from scheduler.api.http import answers, create_app
-from scheduler.api.http.glossary import MEANINGS
+from scheduler.api.http.descriptions import MEANINGS
 from scheduler.api.http.routes import heartbeats, reservations
 from scheduler.domain.limits import ID_BYTES_MAX, SAFE_INTEGER_MAX
 from scheduler.domain.node import DiscoveryState, NodeStatus
@@ -101,10 +101,10 @@ async def test_every_operation_member_and_parameter_is_described(fake_api: httpx
             wordless += [
                 f"{operation['operationId']}.{each['name']}" for each in parameters if not each.get("description")
             ]
-    assert wordless == [], "scheduler/api/http/glossary.py is where a name gets its meaning"
+    assert wordless == [], "scheduler/api/http/descriptions.py is where a name gets its description"
 
 
-async def test_the_glossary_knows_no_name_that_is_not_there(fake_api: httpx.AsyncClient) -> None:
+async def test_every_described_name_occurs_in_the_document(fake_api: httpx.AsyncClient) -> None:
     document = (await fake_api.get("/openapi.json")).json()
     names = {
         place

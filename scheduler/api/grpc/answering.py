@@ -1,9 +1,9 @@
-"""What every call has in common: who calls, the caller's deadline, errors as statuses, one measurement.
+"""What every gRPC call shares: the caller's identity and deadline, errors as statuses, one measurement.
 
-A handler takes a request and returns a response; whatever it raises of `scheduler.errors` is
-told by the one table in `scheduler.api.status`. Anything else is a defect: logged in full, told
-as "internal error", and the server lives on. A refusal that may be asked again says after how long
-(`google.rpc.RetryInfo` in the status details), as `Retry-After` does over HTTP.
+A handler takes a request and returns a response; errors of `scheduler.errors` it raises are answered by the table in
+`scheduler.api.status`. Any other exception is logged in full and answered "internal error", and the server
+continues. A refusal that may be retried says when (`google.rpc.RetryInfo` in the status details), as `Retry-After`
+does over HTTP.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CREDENTIALS = ("authorization", "x-api-key")
 Handler = Callable[[Any], Awaitable[Message]]
 Metadata = Sequence[tuple[str, str | bytes]]
 
-# Upstream does not measure the P2P calls, and neither health nor our own service is one of its RPCs.
+# AgentENV measures these RPCs, and not its P2P calls; health and our own service are none of its RPCs.
 MEASURED = frozenset(
     {
         "Schedule",
@@ -70,7 +70,7 @@ STATUS_LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A refusal ready for the wire. `metadata` carries rich details, when there are any."""
+    """A refusal to send. `metadata` carries rich details, if any."""
 
     code: grpc.StatusCode
     text: str
@@ -78,7 +78,7 @@ class Answer:
 
 
 class Refused(Exception):
-    """Raised by a handler whose method has a status and text of its own."""
+    """Raised by a handler to answer with a status and text of its own."""
 
     def __init__(self, code: grpc.StatusCode, text: str, metadata: Metadata = ()) -> None:
         super().__init__(text)
@@ -99,7 +99,7 @@ def plain_answer(error: errors.SchedulerError) -> Answer:
 def detailed_answer(
     error: errors.SchedulerError, code: grpc.StatusCode, text: str, details: Sequence[Message] = ()
 ) -> Answer:
-    """An answer with these details, and with when to ask again where that helps."""
+    """An answer with these details, and with the time to wait when a retry can help."""
     pause = retry_after_seconds(error)
     if pause is not None:
         retry = RetryInfo()
@@ -117,8 +117,8 @@ def detailed_answer(
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One RPC: its handler, the type its request is read as, and the roles that reach it. `for_node`: the request's
-    `node_id` says for which node the caller speaks."""
+    """One RPC: its handler, the request type, and the roles that may call it. `for_node`: the caller must be allowed
+    to act for the request's `node_id`."""
 
     handler: Handler
     request_type: type[Message]
@@ -130,12 +130,12 @@ _principal: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
 
 
 def caller() -> Principal:
-    """Who made the call that is being answered."""
+    """The caller of the present call."""
     return _principal.get()
 
 
 class Answering:
-    """Makes handlers of one port; they share its measure of how much is under way."""
+    """Builds the handlers of one port, which share the count of calls in progress."""
 
     def __init__(self, options: GrpcOptions) -> None:
         self._options = options
@@ -146,7 +146,7 @@ class Answering:
         self._leaving = False
 
     async def leave(self, grace_seconds: float) -> None:
-        """From now on every call is told to look elsewhere. Returns when those under way are answered, or after
+        """Refuse every new call from now on. Returns when the calls in progress are answered, or after
         `grace_seconds`."""
         self._leaving = True
         with suppress(TimeoutError):
@@ -160,9 +160,9 @@ class Answering:
         return grpc.method_handlers_generic_handler(
             service,
             {
-                # On the wire a call with one message is the same either way. Here the handler runs before the message
-                # is received, so that nobody is served, or held in memory, who is not let in. Bytes in: reading them
-                # is part of the answer, so that garbage has a status and a measurement.
+                # A unary call looks the same on the wire. As a stream, the handler runs before the message is
+                # received, so a message of a refused caller takes no memory. The handler gets bytes, so that an
+                # unreadable message has a status and a measurement too.
                 name: grpc.stream_unary_rpc_method_handler(
                     self._traced(f"{service}/{name}", self._answering(_Served(name, method, access, translate))),
                     response_serializer=_serialized,
@@ -194,7 +194,7 @@ class Answering:
     def _begun(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         self._in_flight += 1
         self._idle.clear()
-        # Called however the call ends, and after its answer has been sent.
+        # Called however the call ends, after its answer has been sent.
         context.add_done_callback(self._ended)  # type: ignore[arg-type]  # the stubs want a class of their own
 
     def _ended(self, _: Any) -> None:
@@ -208,7 +208,7 @@ class Answering:
             if self._leaving:
                 raise errors.Overloaded("draining: this replica is leaving")
             if self._in_flight > self._options.in_flight_max:
-                # Early, so that the caller can go elsewhere: a queue longer than a deadline serves nobody.
+                # Refused at once, so that the caller can try another replica within its deadline.
                 raise errors.Overloaded("too many calls at once; ask again")
             principal = served.identify(context)
             async with self._intake.message(context) as frame:
@@ -218,7 +218,7 @@ class Answering:
                 _principal.set(principal)
                 return await method.handler(request)
         except DecodeError:
-            # INTERNAL is what grpc-go answers to a frame it cannot read.
+            # grpc-go answers INTERNAL to a message it cannot read.
             return Answer(grpc.StatusCode.INTERNAL, f"the frame is no {method.request_type.DESCRIPTOR.full_name}")
         except Refused as refused:
             return refused.answer
@@ -227,19 +227,19 @@ class Answering:
             if answer.code is grpc.StatusCode.INTERNAL:
                 log.exception("a call failed inside the scheduler", rpc=name)
             return answer
-        except Exception:  # the server must outlive any defect of a handler
-            log.exception("a call met a defect", rpc=name)
+        except Exception:  # a defect of a handler must not stop the server
+            log.exception("a handler raised an unexpected error", rpc=name)
             return Answer(grpc.StatusCode.INTERNAL, "internal error")
 
     def _seconds_left(self, context: grpc.aio.ServicerContext[Any, Any]) -> float:
-        # The stubs say float; without a deadline grpc hands out None.
+        # The stubs say float; without a deadline grpc returns None.
         remaining: float | None = context.time_remaining()
         return self._options.default_deadline_seconds if remaining is None else remaining
 
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """One RPC as it is served: under which name, to whom, and how its errors are told."""
+    """One RPC of one service: its name, its handler, who may call it, and how its errors are translated."""
 
     name: str
     method: Method
@@ -247,7 +247,7 @@ class _Served:
     translate: Translator
 
     def identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Principal:
-        """Before the message is received. Raises Unauthorized or Forbidden."""
+        """The caller, before the message is received. Raises Unauthorized or Forbidden."""
         if self.access.keys is None:
             return ANONYMOUS
         given: dict[str, str] = {}
@@ -264,7 +264,7 @@ def _serialized(message: Message) -> bytes:
 
 
 class _Measured:
-    """One observation per call, whichever way it ends; leaving by cancellation counts as canceled."""
+    """One observation per call, however it ends; a cancelled call counts as canceled."""
 
     def __init__(self, name: str, observe: RpcObserver | None) -> None:
         self._name = name

@@ -1,8 +1,8 @@
-"""Between `scheduler.v1` messages and the domain, in both directions, and nothing else.
+"""Converts between `scheduler.v1` messages and the domain.
 
-What a node reports is never refused for an odd figure: it is held to what the ledger can count,
-because a report dropped for one would take the node's sandboxes off the map. Everything else is
-cleaned by the services, as for HTTP. A gateway's request is passed on as it is.
+A node's report is never refused for an odd figure: figures are clamped, because refusing the report would lose the
+node's sandboxes. Everything else is validated by the services, as for HTTP. A gateway's request is passed on as it
+is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EVENT_TYPE_OF = {
 
 
 def hint_from(request: v1.ScheduleRequest) -> Hint | None:
-    """None when no hint kind is set: ordinary routing. An empty kind is a creation all the same."""
+    """None when no hint kind is set: ordinary routing. An empty kind still is a creation."""
     kind = request.hint.WhichOneof("kind")
     if kind == "new_cold_sandbox":
         cold = request.hint.new_cold_sandbox
@@ -65,7 +65,7 @@ def hint_from(request: v1.ScheduleRequest) -> Hint | None:
 
 
 def heartbeat_from(request: v1.HeartbeatRequest) -> Heartbeat:
-    """Over gRPC a roster is always told: no ids means no sandboxes. The service layer tidies it."""
+    """Over gRPC a roster is always known: no ids means no sandboxes. The service cleans it."""
     return Heartbeat(
         node_id=trim(request.node_id),
         service_instance_id=trim(request.service_instance_id),
@@ -80,7 +80,7 @@ def heartbeat_from(request: v1.HeartbeatRequest) -> Heartbeat:
 
 
 def events_from(events: Iterable[v1.SandboxEvent]) -> list[SandboxEvent]:
-    """Events of a type we do not know say nothing and are left out."""
+    """Events of an unknown type are dropped."""
     return [
         SandboxEvent(
             sandbox_id=event.sandbox_id,
@@ -94,7 +94,7 @@ def events_from(events: Iterable[v1.SandboxEvent]) -> list[SandboxEvent]:
 
 
 def _p2p_endpoint_from(request: v1.HeartbeatRequest) -> P2pEndpoint | None:
-    """A peer needs both a backend and an address; with either missing the node is no peer."""
+    """None without both a backend and an address: the node is not a peer then."""
     backend = trim(request.p2p_endpoint.backend)
     address = trim(request.p2p_endpoint.address)
     return P2pEndpoint(backend, address) if backend and address else None
@@ -140,7 +140,7 @@ def peers_to(peers: Iterable[tuple[str, P2pEndpoint]]) -> list[v1.P2pPeer]:
 
 
 def observed_node_to(node: Node) -> v1.ObservedNode:
-    """The node with its derived status in place of the one it reported."""
+    """The node with its derived status instead of the reported one."""
     return v1.ObservedNode(
         node_id=node.node_id,
         endpoint=node.endpoint,
@@ -195,5 +195,5 @@ def _snapshot_to(snapshot: NodeSnapshot, status: NodeStatus) -> v1.NodeSnapshot:
 
 
 def _uint32(number: int) -> int:
-    """HTTP reports are held to uint32 too; this only keeps one odd row from failing a whole list."""
+    """Clamps a figure, so that one odd row cannot fail a whole list."""
     return min(max(number, 0), UINT32_MAX)

@@ -1,8 +1,8 @@
 """Regenerates the protobuf code from `proto/`: `python -m scheduler.api.grpc.generate`.
 
-The generated modules live inside this package and import each other from there: each .proto is
-handed to protoc under the path its module shall have. A package path of `scheduler/v1` would
-collide with this very package. Needs `grpcio-tools`, a development dependency.
+The generated modules are part of this package and import each other from it: each .proto is passed to protoc under
+the path that its module shall have, because a package path of `scheduler/v1` would collide with this package. Needs
+`grpcio-tools`, a development dependency.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SOURCES = {
 
 
 def generate(into: Path, root: Path = ROOT) -> list[Path]:
-    """Writes the modules under `into` and returns their paths. Raises RuntimeError when protoc refuses."""
+    """Writes the modules under `into` and returns their paths. Raises RuntimeError when protoc fails."""
     # Imported here: a running scheduler never needs the compiler.
     from grpc_tools import protoc
 

@@ -1,7 +1,7 @@
-"""`grpc.health.v1.Health`: whether this port answers, and, under the name `readiness`, what `/readyz` says.
+"""`grpc.health.v1.Health`: whether this port answers and, under the name `readiness`, whether the replica is ready.
 
-The empty name and `scheduler.v1.Scheduler` are SERVING from the start, before any node is known, as AgentENV's: they
-say that the port answers, whatever the ledger does. `readiness` is SERVING while `/readyz` answers 200.
+The empty name and `scheduler.v1.Scheduler` are SERVING from the start, as AgentENV's are, whatever the ledger does.
+`readiness` is SERVING while `/readyz` answers 200.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from scheduler.errors import SchedulerError
 READINESS = "readiness"
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
-# A watcher hears of a change after this; however many there are, the ledger is asked no more often for them.
+# How often readiness is checked for watchers, however many there are.
 _WATCH_SECONDS = 1.0
 _CHECK_SECONDS = 5.0
 
 
 class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it ships no annotations
-    """`check_readiness` raises a SchedulerError while this replica may not be sent traffic."""
+    """`check_readiness` raises a SchedulerError while this replica is not ready."""
 
     def __init__(self, check_readiness: Callable[[], Awaitable[object]], watch_seconds: float = _WATCH_SECONDS) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it ships no an
         self._looking = asyncio.Lock()
 
     async def serve(self, *names: str) -> None:
-        """These names are SERVING from now on, and `readiness` is asked for."""
+        """Report these names as SERVING from now on; `readiness` is checked for each request."""
         for name in names:
             await self.set(name, _SERVING)
         await self.set(READINESS, _NOT_SERVING)
@@ -50,15 +50,15 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # it ships no an
         if request.service != READINESS:
             await super().Watch(request, context)
             return
-        told = None
+        sent = None
         while True:
             async with self._looking:
                 if asyncio.get_running_loop().time() - self._looked_at >= self._watch_seconds:
                     await self._look(_CHECK_SECONDS)
             status = self._server_status[READINESS]
-            if status != told:
+            if status != sent:
                 await context.write(health_pb2.HealthCheckResponse(status=status))
-                told = status
+                sent = status
             await asyncio.sleep(self._watch_seconds)
 
     async def _look(self, seconds: float) -> None:

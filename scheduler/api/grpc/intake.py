@@ -1,9 +1,9 @@
-"""Messages on their way in: few at a time, and none for longer than it may take.
+"""Limits how many messages are received at once, and how long one may take.
 
-gRPC buffers a message while it arrives. A call's message is asked for here only after its caller has been let in;
-until then the caller can send no more than its flow-control window, 64 KiB. At most `messages_max` are being received
-at once, and a large one keeps its place until its call is over. One that has been arriving for longer than
-`hurried_seconds` makes way for those that wait, so a caller that trickles bytes holds nobody up for long.
+gRPC buffers a message while it arrives, so a call's message is requested only after its caller is allowed; until
+then the caller can send no more than its flow-control window, 64 KiB. At most `messages_max` are received at once,
+and a large one keeps its slot until its call ends. One that takes longer than `hurried_seconds` is refused when
+others wait, so a caller that trickles bytes blocks nobody for long.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import grpc
 
 from scheduler.errors import DeadlineExceeded, Malformed, Overloaded
 
-# A message up to this size counts as arrived, not as memory to be bounded.
+# A message up to this size gives its slot back as soon as it has arrived.
 SMALL_BYTES_MAX = 64 * 1024
 
 
 class Intake:
-    """The places of one port."""
+    """The slots of one port."""
 
     def __init__(self, messages_max: int = 32, patience_seconds: float = 10.0, hurried_seconds: float = 1.0) -> None:
         self._places = asyncio.Semaphore(messages_max)
@@ -33,10 +33,10 @@ class Intake:
 
     @asynccontextmanager
     async def message(self, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[bytes]:
-        """The one message of a call, for as long as the block runs.
+        """The message of a call, for as long as the block runs.
 
-        Raises Overloaded when it made way for others, DeadlineExceeded when it took too long, Malformed when there
-        is none. A message larger than the port allows ends the call inside grpc."""
+        Raises Overloaded when it was refused in favour of waiting calls, DeadlineExceeded when it took too long,
+        Malformed without a message. A message larger than the port allows ends the call inside grpc."""
         await self._take_place()
         held = True
         try:

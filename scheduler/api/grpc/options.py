@@ -1,4 +1,4 @@
-"""How the gRPC port is served."""
+"""Options of the gRPC port."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scheduler.observability.tracing import Tracing
 MIB = 1024 * 1024
 
 RpcObserver = Callable[[str, str, float], None]
-"""Told of every finished call: method name, status label, seconds."""
+"""Called after every call: method name, status label, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM bytes, not paths: whoever reads files and notices their change is the command line.
+    """PEM bytes, not paths: the listener reads the files and notices changes.
 
     With `client_ca` only callers with a certificate of that authority are answered (mTLS)."""
 
@@ -34,7 +34,7 @@ class GrpcOptions:
     keys only with `keys_for_upstream`.
     `reflection`: whether tools may ask which services there are and what they take.
     `message_bytes_max`: AgentENV's nodes need 4 MiB, a roster of 110,000 ids.
-    `in_flight_max`: calls under way at once, of one connection as of all; who comes beyond is told UNAVAILABLE at once.
+    `in_flight_max`: calls in progress at once, over all connections; further ones are answered UNAVAILABLE at once.
     `connections_max` None: as many as the process may open. A connection has `handshake_seconds` until it speaks
     HTTP/2, and may be without a call for `idle_seconds`.
     `default_deadline_seconds` is for callers that send none. `tracing`: spans around calls."""

@@ -1,4 +1,4 @@
-"""Between `agentenv.scheduler.v1alpha` messages and the domain."""
+"""Converts between `agentenv.scheduler.v1alpha` messages and the domain."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`agentenv.scheduler.v1alpha.Reservations`: what `/v1/schedule` and `/v1/reservations` are over HTTP.
+"""`agentenv.scheduler.v1alpha.Reservations`: `/v1/schedule`, `/v1/explain` and `/v1/reservations` over gRPC.
 
-No room is RESOURCE_EXHAUSTED here, not UNAVAILABLE: the scheduler is well, the fleet is full. Why,
-node by node, travels in the status details (`Refusal`, and the same as a `google.rpc.ErrorInfo`
-for tools that know nothing of ours); a conflict carries the reservation as it is recorded.
+A full fleet is RESOURCE_EXHAUSTED here, not UNAVAILABLE: the scheduler works, the fleet is full. The reasons per
+node are in the status details (`Refusal`, and for other tools a `google.rpc.ErrorInfo`); a conflict carries the
+recorded reservation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVICE = "agentenv.scheduler.v1alpha.Reservations"
 
 
 class ReservationsV1Alpha:
-    """Handlers over the service layer; repeating a call that took effect answers `replayed`."""
+    """The handlers; repeating a call that took effect answers `replayed`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -81,7 +81,7 @@ class ReservationsV1Alpha:
 
 
 def translate(error: errors.SchedulerError) -> Answer:
-    """The table's answer, except that a full fleet is RESOURCE_EXHAUSTED, and with details."""
+    """The table's answer, except that a full fleet is RESOURCE_EXHAUSTED and has details."""
     if isinstance(error, errors.NoNodes):
         exceeded = error.facts.get("over_limit")
         refusal = v1alpha.Refusal(

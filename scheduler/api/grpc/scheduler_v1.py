@@ -1,8 +1,7 @@
-"""`scheduler.v1.Scheduler`: the thirteen calls AgentENV's gateway and nodes make.
+"""`scheduler.v1.Scheduler`: the thirteen calls of AgentENV's gateway and nodes.
 
-Order of checks, status codes and texts are upstream's; the gateway hands the texts of
-INVALID_ARGUMENT, NOT_FOUND and UNAVAILABLE to its HTTP clients word for word, and a node
-recognises "node is not in scheduler node list" by its text.
+The order of checks, status codes and texts are AgentENV's: its gateway passes the texts of INVALID_ARGUMENT,
+NOT_FOUND and UNAVAILABLE on to HTTP clients, and a node recognises "node is not in scheduler node list" by its text.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ SERVICE = "scheduler.v1.Scheduler"
 
 
 class SchedulerV1:
-    """Handlers over the service layer; every id is trimmed on its way in."""
+    """The handlers; every id is trimmed."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def methods(self, *, query_only: bool = False) -> Mapping[str, Method]:
-        """By exact wire name. Query-only replicas know LookupNode alone."""
+        """By exact wire name. Query-only replicas have LookupNode alone."""
         lookup = {"LookupNode": Method(self.lookup_node, v1.LookupNodeRequest, FOR_GATEWAYS)}
         return lookup if query_only else lookup | self._gateways_methods() | self._nodes_methods()
 
@@ -75,13 +74,13 @@ class SchedulerV1:
     # ── the gateway's calls ──────────────────────────────────────────────────
 
     async def schedule(self, request: v1.ScheduleRequest) -> v1.ScheduleResponse:
-        """The gateway never confirms, so a creation is reserved until the node's own report tells."""
+        """The gateway never confirms, so a creation is reserved until the node's own report accounts for it."""
         try:
             decision = await self._services.placement.schedule(
                 ScheduleRequest(hint=codec.hint_from(request), lifecycle=Lifecycle.HEARTBEAT)
             )
         except errors.SizeOutOfBounds as error:
-            # The gateway makes a 502 of any status that upstream's Schedule does not have.
+            # The gateway turns any status that AgentENV's Schedule does not have into a 502.
             raise Refused(grpc.StatusCode.UNAVAILABLE, f"no nodes available: {error.detail}") from None
         return v1.ScheduleResponse(node=codec.node_to(decision.node))
 
@@ -96,7 +95,7 @@ class SchedulerV1:
         try:
             binding = await self._services.bindings.lookup(sandbox_id)
         except (errors.NotFound, errors.InvalidRequest):
-            # An id that no sandbox can have is as unknown as any other.
+            # An invalid id is unknown, like any other that is not bound.
             raise Refused(grpc.StatusCode.NOT_FOUND, "sandbox assignment not found") from None
         return v1.LookupNodeResponse(node=codec.node_to(binding.node))
 
@@ -115,7 +114,7 @@ class SchedulerV1:
         try:
             nodes = await self._services.nodes.list(trim(request.cluster_id))
         except errors.InvalidRequest:
-            # No node can be in such a cluster, and no match is no error.
+            # No node has an invalid cluster id, and no match is no error.
             nodes = ()
         return v1.ListObservedNodesResponse(
             nodes=[codec.observed_node_to(node) for node in nodes if node.last_seen_ms is not None]
@@ -149,7 +148,7 @@ class SchedulerV1:
         return v1.HeartbeatResponse(cpu_config_json=result.cpu_config_json)
 
     async def report_sandbox_event(self, request: v1.ReportSandboxEventRequest) -> v1.ReportSandboxEventResponse:
-        """Never fails: a node sends an event once and can do nothing with an error but log it."""
+        """Never fails: a node sends an event once and can only log an error."""
         events = codec.events_from(request.events)
         node_id, instance_id = trim(request.node_id), trim(request.service_instance_id)
         try:
@@ -190,7 +189,7 @@ class SchedulerV1:
 
     async def forget_p2p_artifact(self, request: v1.ForgetP2pArtifactRequest) -> v1.ForgetP2pArtifactResponse:
         key, node_id = _artifact_and_node(request)
-        # What could never be recorded is as forgotten as anything.
+        # An invalid artifact was never recorded, so forgetting it succeeds.
         with suppress(errors.InvalidRequest):
             await self._services.artifacts.forget(key, node_id)
         return v1.ForgetP2pArtifactResponse()
@@ -207,13 +206,13 @@ class SchedulerV1:
 
 
 def _report_deadline_ms() -> int | None:
-    """After this the node has given up and sends another report, so this one must not be installed."""
+    """The report must be installed before this: later the node has sent another one."""
     left = left_ms()
     return None if left is None else max(0, round(left))
 
 
 def _check_listable(node_id: str) -> None:
-    """An id that no node can have is in no list, and is told so by the text that nodes know."""
+    """An invalid node id is in no list, so it is answered with the text that nodes know."""
     try:
         clean_id("node_id", node_id)
     except errors.InvalidRequest:

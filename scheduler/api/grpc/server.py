@@ -1,4 +1,4 @@
-"""The gRPC port: AgentENV's service, ours, and health, on one `grpc.aio` server."""
+"""The gRPC port: AgentENV's service, our own, and health on one `grpc.aio` server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEALTH_NAMES = ("", scheduler_v1.SERVICE)
 
 
 class GrpcServer:
-    """A `grpc.aio.Server` that knows its port and says NOT_SERVING before it stops."""
+    """A `grpc.aio.Server` that knows its port and reports NOT_SERVING before it stops."""
 
     def __init__(
         self,
@@ -52,21 +52,21 @@ class GrpcServer:
         await self.server.start()
 
     async def set_not_serving(self) -> None:
-        """Probes fail from now on, so balancers look elsewhere; calls are still answered."""
+        """Health checks fail from now on, so that balancers switch; calls are still answered."""
         await self._health.enter_graceful_shutdown()
 
     async def stop(self, grace: float | None = STOP_GRACE_SECONDS) -> None:
-        """NOT_SERVING first, then no new calls; those under way have `grace` seconds.
+        """Report NOT_SERVING, accept no new calls, and give those in progress `grace` seconds.
 
-        Whoever calls meanwhile, or is cut at the end, hears UNAVAILABLE and nothing else."""
+        A caller that is refused meanwhile or cut off at the end gets UNAVAILABLE."""
         await self.set_not_serving()
         await self._answering.leave(grace or 0)
-        # Where connections cannot be cut, what grpc has taken in and not handed over is reset.
+        # Where connections cannot be cut, calls that grpc has not yet passed on are reset.
         cut_connections(self.port)
         await self.server.stop(None)
 
     def renew_certificates(self, files: TlsFiles) -> None:
-        """For connections that come from now on. They must fit: a port cannot say that they do not."""
+        """For later connections. Check the files before: the port cannot report that they are invalid."""
         if self._certificates is None:
             raise ConfigurationError("this port was opened without TLS")
         self._certificates.files = files
@@ -76,7 +76,7 @@ class GrpcServer:
 
 
 def create_server(services: Services, options: GrpcOptions | None = None) -> GrpcServer:
-    """A server bound to its address but not yet started; must be called on the running event loop.
+    """A server bound to its address but not started; call it on the running event loop.
 
     Raises ConfigurationError when the address cannot be bound."""
     options = options or GrpcOptions()
@@ -102,7 +102,7 @@ def create_server(services: Services, options: GrpcOptions | None = None) -> Grp
 
 
 def _reflect(server: grpc.aio.Server, names: list[str]) -> None:
-    """Raises ConfigurationError where the package for it is not installed."""
+    """Raises ConfigurationError when the package for it is not installed."""
     try:
         from grpc_reflection.v1alpha import reflection
     except ImportError:
@@ -114,21 +114,21 @@ def _reflect(server: grpc.aio.Server, names: list[str]) -> None:
 def _channel_arguments(options: GrpcOptions) -> list[tuple[str, int]]:
     arguments = {
         "grpc.max_receive_message_length": options.message_bytes_max,
-        # A list of 10,000 observed nodes with their CPU templates is larger than what it takes in.
+        # A list of 10,000 observed nodes with their CPU templates exceeds the limit for received messages.
         "grpc.max_send_message_length": -1,
-        # More than are answered at once, so that a caller with one connection is told at once too.
+        # More than are answered at once, so that a caller with one connection is refused at once too.
         "grpc.max_concurrent_streams": 2 * options.in_flight_max,
         # AgentENV's clients send no metadata; what a proxy or a tracer adds is small.
         "grpc.max_metadata_size": METADATA_BYTES_MAX,
         "grpc.absolute_max_metadata_size": METADATA_BYTES_MAX,
         "grpc.server_handshake_timeout_ms": round(options.handshake_seconds * 1000),
         "grpc.max_connection_idle_ms": round(options.idle_seconds * 1000),
-        # A peer that is gone without a word is noticed, and one that pings without end is let go.
+        # Closes connections of peers that have vanished, or that ping too often.
         "grpc.keepalive_time_ms": round(options.idle_seconds * 1000),
         "grpc.keepalive_timeout_ms": round(options.handshake_seconds * 1000),
         "grpc.http2.min_ping_interval_without_data_ms": PING_INTERVAL_MS_MIN,
         "grpc.http2.max_ping_strikes": 2,
-        # A second process on the port is a mistake to be told, not a load balancer.
+        # A second process on the port is a mistake that must be reported, not load balancing.
         "grpc.so_reuseport": 0,
     }
     if options.connections_max is not None:
@@ -149,7 +149,7 @@ def _bind(server: grpc.aio.Server, options: GrpcOptions, certificates: _Certific
 
 
 class _Certificates:
-    """What the port shows. Connections ask for it in threads of grpc's, so it is replaced in one assignment."""
+    """The port's certificates. gRPC's threads read them for each connection, so they are replaced in one assignment."""
 
     def __init__(self, files: TlsFiles) -> None:
         self.files = files
@@ -163,7 +163,7 @@ class _Certificates:
         )
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """None: as before. Two connections at once may both be handed the new ones, which changes nothing."""
+        """None: unchanged. Two connections at once may both get the new ones, which is harmless."""
         files = self.files
         if files is self._handed_out:
             return None

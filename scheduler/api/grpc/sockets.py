@@ -1,8 +1,8 @@
-"""The sockets of a gRPC port, which the library keeps to itself: cut, so that the last callers hear UNAVAILABLE.
+"""Closes the sockets of a gRPC port, which the library does not expose, so that the last callers get UNAVAILABLE.
 
-A stopping `grpc` server resets every call that its application has not yet picked up, and the caller is told CANCELLED,
-as if it had given up itself. A connection that ends is UNAVAILABLE to everyone on it. Only for systems that list
-a process' descriptors as files (Linux, macOS); elsewhere nothing is cut.
+A stopping `grpc` server resets every call that its application has not picked up, and the caller gets CANCELLED, as
+if it had cancelled itself. When its connection ends, it gets UNAVAILABLE. Works on systems that list a process'
+descriptors as files (Linux, macOS); elsewhere nothing is closed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ _DESCRIPTORS = Path("/dev/fd")
 
 
 def cut_connections(port: int) -> int:
-    """End the listening and then all accepted sockets of this local TCP port. How many connections were cut."""
+    """Shut down the listening sockets and then all accepted ones of this local TCP port. Returns how many
+    connections were closed."""
     for found in _sockets_on(port):
         with found:
             if not _has_peer(found):
                 _shut(found)
-    # Now nobody comes in any more, so this pass sees everyone who did.
+    # No more connections are accepted now, so this pass sees all of them.
     cut = 0
     for found in _sockets_on(port):
         with found:
@@ -33,7 +34,7 @@ def cut_connections(port: int) -> int:
 
 
 def _has_peer(found: socket.socket) -> bool:
-    """False for a listening socket, and for a connection that is over already."""
+    """False for a listening socket, and for a connection that has ended."""
     try:
         found.getpeername()
     except OSError:
@@ -42,7 +43,7 @@ def _has_peer(found: socket.socket) -> bool:
 
 
 def _sockets_on(port: int) -> Iterator[socket.socket]:
-    """Duplicates, so that the library may close its own meanwhile without another descriptor taking its number."""
+    """Duplicates, so that the library may close its own meanwhile without another descriptor taking the number."""
     try:
         numbers = [int(entry.name) for entry in _DESCRIPTORS.iterdir() if entry.name.isdecimal()]
     except OSError:
@@ -57,7 +58,7 @@ def _sockets_on(port: int) -> Iterator[socket.socket]:
 
 
 def _duplicate(number: int) -> socket.socket | None:
-    """None for what is no socket, or is gone."""
+    """None for a descriptor that is no socket, or is closed."""
     try:
         copy = os.dup(number)
     except OSError:
@@ -81,5 +82,5 @@ def _is_on(found: socket.socket, port: int) -> bool:
 
 
 def _shut(each: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the other side was faster
+    with contextlib.suppress(OSError):  # the peer has closed it already
         each.shutdown(socket.SHUT_RDWR)

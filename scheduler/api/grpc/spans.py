@@ -1,4 +1,4 @@
-"""A span around every call of the port."""
+"""A tracing span around every call of the port."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.observability.tracing import Tracing
 
 Behaviour = Callable[[Any, "grpc.aio.ServicerContext[Any, Any]"], Awaitable[Any]]
 
-# Those that OpenTelemetry's conventions call errors of a server; the others tell of the request.
+# The statuses that OpenTelemetry's conventions count as errors of the server.
 _FAULTS = frozenset(
     {
         grpc.StatusCode.UNKNOWN,

@@ -1,13 +1,14 @@
 """The HTTP API: JSON by default, MessagePack on request, problems as RFC 9457.
 
-app.py        create_app: routes, edge and documents put together
-edge.py       around every request: id, path, load, the last safety net
-route.py      how an endpoint's declared parameters are read and its answer written
-media.py      bodies and answers as JSON or MessagePack, bounded
-problems.py   errors as answers
-fields.py     the types of members, with their bounds
-answers.py    the shapes of answers, for the OpenAPI document
-routes/       one file per noun: request bodies and endpoints
+app.py           create_app: builds the application
+edge.py          around every request: id, path, load limit, unexpected errors
+route.py         reads an endpoint's declared parameters and writes its answer
+media.py         bodies and answers as JSON or MessagePack, with size limits
+problems.py      errors as answers
+fields.py        the types of members, with their limits
+answers.py       the shapes of answers, for the OpenAPI document
+descriptions.py  the descriptions of all members, for the OpenAPI document
+routes/          one file per noun: request bodies and endpoints
 """
 
 from scheduler.api.http.app import create_app, create_metrics_app

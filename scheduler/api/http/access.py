@@ -1,4 +1,4 @@
-"""Whose call it is, whether that caller may make it, and whether a browser made it for somebody else."""
+"""Identifies the caller, checks its role, and refuses requests that browsers send for pages of other sites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.errors import InvalidRequest, Unauthorized
 
 
 def identify(request: Request, roles: frozenset[Role]) -> Principal:
-    """The caller. Raises Unauthorized without a key we know, Forbidden when its role does not reach this call."""
+    """The caller. Raises Unauthorized without a known key, Forbidden when its role may not make this call."""
     access: AccessPolicy = request.scope["app"].state.access
     try:
         authorization, api_key = single_header(request, "Authorization"), single_header(request, "X-API-Key")
@@ -20,13 +20,13 @@ def identify(request: Request, roles: frozenset[Role]) -> Principal:
 
 
 def check_browser(request: Request, access: AccessPolicy) -> None:
-    """Raises Forbidden for a request that a page of somebody else's made a browser send."""
+    """Raises Forbidden for a request that a browser sent for a page of another site."""
     headers = request.headers
     access.check_browser(headers.get("host"), headers.get("origin"))
 
 
 def single_header(request: Request, name: str) -> str | None:
-    """Its value; None without one. Raises InvalidRequest when it is given twice: which one counts, nobody could say."""
+    """The header's value; None without one. Raises InvalidRequest when it is given twice."""
     given = request.headers.getlist(name)
     if len(given) > 1:
         raise InvalidRequest.field(name, f"{len(given)} of them", "given once")

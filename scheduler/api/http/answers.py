@@ -1,7 +1,8 @@
-"""The shapes of answers, for the OpenAPI document; tests hold real answers to them.
+"""The shapes of answers, for the OpenAPI document; tests compare real answers with them.
 
-`scheduler/api/views.py` builds the same shapes as plain mappings, because checking what we ourselves wrote on every
-request would cost more than the request."""
+`scheduler/api/views.py` builds the same shapes as plain mappings, because validating our own answers would cost more
+than the request.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class NodeAddressAnswer(Answer):
 
 
 class PendingAnswer(Answer):
-    """What reservations still hold on the node beyond its own report."""
+    """What reservations hold on the node beyond its own report."""
 
     cpu_count: int
     memory_bytes: int
@@ -28,7 +29,7 @@ class PendingAnswer(Answer):
 
 
 class PressureAnswer(Answer):
-    """Projected load by effective capacity; null where the capacity is unknown."""
+    """Projected load divided by effective capacity; null where the capacity is unknown."""
 
     cpu: float | None
     memory: float | None
@@ -58,7 +59,7 @@ class ReservationAnswer(Answer):
 class DecisionAnswer(Answer):
     node: NodeAddressAnswer
     strategy: StrategyName
-    replayed: bool = Field(description="an earlier answer to the same key")
+    replayed: bool = Field(description="the answer of an earlier call with the same key")
     degraded: bool = Field(description="no candidate was fresh: the last resort")
     reservation: ReservationAnswer | None
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
@@ -67,7 +68,7 @@ class DecisionAnswer(Answer):
 class OverLimitAnswer(Answer):
     limit: str
     current: int = Field(description="what is on the node, in the limit's unit")
-    pending: int = Field(description="what is promised there")
+    pending: int = Field(description="what reservations hold there")
     requested: int
     maximum: int
 
@@ -269,8 +270,8 @@ class ArtifactAnswer(Answer):
 
 
 class ReplicaAnswer(Answer):
-    replica_id: str = Field(description="as configured, or made up when it started")
-    expires_at_ms: int = Field(description="until when its last keepalive counts, in the ledger's time")
+    replica_id: str = Field(description="as configured, or generated when it started")
+    expires_at_ms: int = Field(description="when its last keepalive expires, in the ledger's time")
 
 
 class ReplicasAnswer(Answer):
@@ -281,7 +282,7 @@ class ReplicasAnswer(Answer):
 class SettingsAnswer(Answer):
     domain: str = Field(description="which ledger")
     revision: int = Field(description="of the configuration that wrote them; the highest wins")
-    epoch: str = Field(description="new when the ledger was made anew")
+    epoch: str = Field(description="the random id of this ledger; an emptied one gets a new id")
     rebuilding: bool = Field(description="the ledger was lost, and what is missing may come back")
     clock_skew_ms: int = Field(description="how far the ledger's time is ahead of its server's clock")
     settings: dict[str, Any] = Field(description="by name; durations in milliseconds, null where there is no limit")

@@ -1,4 +1,4 @@
-"""Puts the HTTP application together."""
+"""Builds the HTTP application."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from scheduler.service import Services
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
-# Routes are tried in this order, so what is asked most comes first.
+# Routes are matched in this order, the most frequent first.
 _ROUTERS = (placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, operating)
 
 
@@ -91,7 +91,7 @@ def create_metrics_app(services: Services, access: AccessPolicy = OPEN) -> ASGIA
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:
-    """No route, or none with that method: problems like any other."""
+    """Answers an unknown path or method with a problem."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class alone
     status = error.status_code
     headers = {"Allow": ", ".join(_allowed_methods(request))} if status == 405 else None

@@ -1,6 +1,6 @@
-"""Around every request: its id, its path as it came, the load it meets, and the last safety net.
+"""Around every request: its id, its undecoded path, the load limit, and unexpected errors.
 
-Plain ASGI, because everything here happens to every request and nothing of it needs more.
+Plain ASGI, because every request passes here and nothing more is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger("scheduler.http")
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
-# What tells health and load must answer under load.
+# Health, readiness and metrics are answered under any load.
 _ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
@@ -92,11 +92,11 @@ class Edge:
                 raise Overloaded("too many requests are being answered; this one was not begun")
             await self._app(scope, receive, answer)
         except ClientDisconnect:
-            log.debug("the caller left before its request was whole", path=scope["path"])
+            log.debug("the caller disconnected before its request was complete", path=scope["path"])
         except SchedulerError as error:
             await answer.problem(error, scope, receive)
         except Exception:
-            # The net under every defect: the trace goes to the log, the caller gets a problem without it.
+            # Any unexpected error: the trace goes to the log, the caller gets a problem without it.
             log.exception("request failed", method=scope["method"], path=scope["path"])
             if answer.status:
                 raise
@@ -104,7 +104,7 @@ class Edge:
 
 
 class _Answer:
-    """The way back to the caller: adds the request id, remembers the status."""
+    """The way back to the caller: adds the request id and records the status."""
 
     __slots__ = ("_request_id", "_send", "_with_body", "status")
 
@@ -127,7 +127,7 @@ class _Answer:
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own id when it is fit to be logged, else a new one."""
+    """The caller's own id when it is safe to log, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value, "ascii")

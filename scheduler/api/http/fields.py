@@ -1,5 +1,5 @@
-"""The types of members and parameters, with their bounds. The services check them again;
-here they make answers precise and the OpenAPI document true."""
+"""The types of members and parameters, with their limits. The services check them again; here they make errors
+precise and the OpenAPI document true."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["PAGE_DEFAULT"]
 
 
 class Body(BaseModel):
-    """A request body: no unknown members, and no value is turned into another type."""
+    """A request body: unknown members are refused, and no value is converted to another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def _documented(**schema: Any) -> Any:
-    """Says in the document what the services check; pydantic itself does not check it."""
+    """A constraint for the document that the services check, not pydantic."""
     return Field(json_schema_extra=schema)
 
 
@@ -44,7 +44,7 @@ _ID_SCHEMA = {
     "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\u0000-\u0020\u007f-\u00a0][^\u0000-\u001f\u007f-\u009f]*$",
 }
 Id = Annotated[str, _documented(**_ID_SCHEMA)]
-# Checked against the node list, so any text may be said; only blank is wrong in itself.
+# Compared with the node list, so any text is accepted; only blank is invalid.
 ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 ArtifactName = Annotated[str, _documented(minLength=1, maxLength=KEY_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 OptionalId = Annotated[str, _documented(maxLength=ID_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")]
@@ -66,7 +66,7 @@ MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX), BeforeValidator(_whole_
 
 @lru_cache(maxsize=1024)
 def duration_ms(text: str) -> int:
-    """Milliseconds of a duration; remembered, because callers send the same few over and over."""
+    """Milliseconds of a duration; cached, because callers send the same few again and again."""
     return parse_duration_ms(text)
 
 
@@ -80,10 +80,10 @@ def _duration(value: Any) -> Any:
     return value
 
 
-# Kept as text until the endpoint asks for its milliseconds, so that the document shows what is sent.
+# Text until the endpoint converts it, so that the document shows what is sent.
 Duration = Annotated[
     str,
-    BeforeValidator(_duration),  # before, so that 90 is told to be no duration rather than no text
+    BeforeValidator(_duration),  # before, so that the error for 90 says "a duration", not "text"
     _documented(format="duration-go", examples=["30s", "1m30s", "10m"]),
 ]
 
@@ -96,5 +96,5 @@ def _whole(value: Any) -> Any:
 
 
 PageLimit = Annotated[int, Field(ge=1, le=PAGE_MAX), BeforeValidator(_whole)]
-# Opaque to callers; what a list ordered by the ledger's sequence hands out looks like this.
+# Opaque to callers; this is the form in lists ordered by the ledger's sequence.
 Cursor = Annotated[str, _documented(pattern="^[0-9]{0,16}$")]

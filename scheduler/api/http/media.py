@@ -1,4 +1,4 @@
-"""Bodies and answers: JSON or MessagePack, read within a bound, written as the caller wants them."""
+"""Reads bodies and writes answers as JSON or MessagePack, within size limits."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def media_type(header: str | None) -> str:
 
 
 def body_is_msgpack(request: Request, *, must_say: bool) -> bool:
-    """How a body is written; without a Content-Type it is JSON, unless the caller `must_say`: what a foreign page may
-    send without asking has none of ours. Raises UnsupportedMediaType for anything else."""
+    """The body's format. Without a Content-Type it is JSON, unless the caller `must_say`: pages of other sites can
+    send requests without one. Raises UnsupportedMediaType for anything else."""
     headers = request.headers.getlist("content-type")
     given = media_type(headers[0] if headers else None)
     if len(headers) < 2:
@@ -42,14 +42,14 @@ def body_is_msgpack(request: Request, *, must_say: bool) -> bool:
 
 
 def check_encoding(request: Request) -> None:
-    """Raises UnsupportedMediaType for a body that is compressed: it would have to be unpacked before it is bounded."""
+    """Raises UnsupportedMediaType for a compressed body, whose size cannot be limited before it is unpacked."""
     for encoding in request.headers.getlist("content-encoding"):
         if encoding.strip().lower() not in {"", "identity"}:
             raise UnsupportedMediaType("send the body as it is, without Content-Encoding", found=encoding[:100])
 
 
 def wants_msgpack(request: Request) -> bool:
-    """Whether to answer in MessagePack: what Accept names first, else what the request's own body is."""
+    """Whether to answer in MessagePack: the first format in Accept, else that of the request's body."""
     headers = request.headers
     accept = headers.get("accept")
     if accept is not None and accept != "*/*":
@@ -63,14 +63,14 @@ def wants_msgpack(request: Request) -> bool:
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
-    """The whole body, counted as it comes so that nothing larger is ever held. Raises PayloadTooLarge."""
+    """The complete body, counted while it arrives, so that nothing larger is held. Raises PayloadTooLarge."""
     check_encoding(request)
     announced = request.headers.get("content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > most_bytes:
         raise _too_large(most_bytes)
     parts, size, more = [], 0, True
     try:
-        # A sender that trickles its body, or never begins it, is held to the request's deadline like any other wait.
+        # A body that arrives slowly, or not at all, counts against the request's deadline.
         async with asyncio.timeout(deadline.remaining_ms(default=60_000) / 1000):
             while more:
                 message = await _next_part(request)
@@ -97,8 +97,8 @@ def _too_large(most_bytes: int) -> PayloadTooLarge:
 
 
 def decode(adapter: TypeAdapter[Any], body: bytes, packed: bool) -> Any:
-    """The body as the declared model. Raises Malformed when it is not JSON (or MessagePack) at all,
-    InvalidRequest when it is, but not what is allowed."""
+    """The body as the declared model. Raises Malformed when it is not JSON (or MessagePack), InvalidRequest when its
+    content is not allowed."""
     try:
         if packed:
             return adapter.validate_python(_unpack(body), strict=True)
@@ -108,8 +108,8 @@ def decode(adapter: TypeAdapter[Any], body: bytes, packed: bool) -> Any:
 
 
 def _unpack(body: bytes) -> Any:
-    # Every way in which bytes fail to be MessagePack is a ValueError, absurd nesting included; a truncated
-    # document is one too, and an unhashable or binary map key a TypeError.
+    # Invalid, truncated or too deeply nested MessagePack raises ValueError; an unhashable or binary map key raises
+    # TypeError.
     try:
         return msgpack.unpackb(body, raw=False, strict_map_key=True)
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError) as error:
@@ -124,7 +124,7 @@ def answer(
     headers: Mapping[str, str] | None = None,
     problem: bool = False,
 ) -> Response:
-    """One answer in the form the caller wants."""
+    """One answer in the format that the caller wants."""
     if packed:
         return Response(msgpack.packb(content), status, headers, media_type=MSGPACK)
     return Response(to_json(content), status, headers, media_type=PROBLEM_JSON if problem else JSON)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI reads from the endpoints, and what it cannot know."""
+"""The OpenAPI document: what FastAPI derives from the endpoints, completed by hand."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from scheduler.api.http.answers import ProblemAnswer
-from scheduler.api.http.glossary import describe
+from scheduler.api.http.descriptions import describe
 from scheduler.api.http.media import JSON, MSGPACK, PROBLEM_JSON
 
 _PROBLEMS = {
     400: "Not JSON or MessagePack (`malformed`)",
     401: "No API key, or an unknown one (`unauthorized`)",
-    403: "The key's role does not reach this call (`forbidden`)",
+    403: "The key's role may not make this call (`forbidden`)",
     404: "`not_found`",
-    409: "Another truth is recorded (`conflict`)",
+    409: "Another state is recorded (`conflict`)",
     413: "`payload_too_large`",
     415: "`unsupported_media_type`",
-    422: "A field breaks the contract (`invalid_request`)",
-    500: "A defect of ours (`internal`)",
+    422: "A field is not valid (`invalid_request`)",
+    500: "A defect of the scheduler (`internal`)",
     503: "`no_nodes`, `overloaded`, `store_unavailable` or `not_rebuilt`; `Retry-After` says when to ask again",
     504: "`deadline_exceeded`",
 }
@@ -29,7 +29,7 @@ PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": text, "model": ProblemAnswer} for status, text in _PROBLEMS.items()
 }
 _RETRY_AFTER = {
-    "description": "Seconds until asking again makes sense; differs from answer to answer, so that callers spread",
+    "description": "Seconds to wait before a retry; varied at random, so that callers do not return together",
     "schema": {"type": "integer"},
 }
 _SECURITY = {
@@ -39,7 +39,7 @@ _SECURITY = {
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The document, made once per application."""
+    """The document, built once per application."""
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, routes=app.routes, description=_ABOUT)
         for path in found["paths"].values():

@@ -1,4 +1,4 @@
-"""What an operator may set about the HTTP edge."""
+"""Options of the HTTP port."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """`body_bytes_max`: a roster of 110,000 ids must fit. `in_flight_max`: who comes beyond it is refused
-    early, while refusing is still cheap. `request_timeout_ms`: the longest a request may take; a caller may
-    shorten it for itself. `metrics_need_admin`: `/metrics` asks for an admin key instead of being open."""
+    """`body_bytes_max`: large enough for a roster of 110,000 ids. `in_flight_max`: further requests are refused
+    early, while refusing is still cheap. `request_timeout_ms`: the longest a request may take; a caller may shorten
+    it for itself. `metrics_need_admin`: `/metrics` needs an admin key."""
 
     body_bytes_max: int = 8 * 1024 * 1024
     in_flight_max: int = 1024

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: what broke the contract, in words a person can act on."""
+"""Turns validation errors into HTTP answers that a person can act on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.service.checks import shown
 
 ERRORS_SHOWN = 20
 
-# What is allowed where pydantic found something else. Types that need their bounds are in `_allowed`.
+# What is allowed, by pydantic's error type. Types with bounds are in `_allowed`.
 _ALLOWED = {
     "missing": "present: this field is required",
     "extra_forbidden": "absent: there is no such field",
@@ -32,7 +32,7 @@ _ALLOWED = {
 
 
 def invalid_body(error: ValidationError) -> InvalidRequest:
-    """The body's errors: Malformed when it could not be parsed at all, else every broken field."""
+    """Malformed when the body could not be parsed at all, else InvalidRequest with every broken field."""
     details = error.errors(include_url=False)
     first = details[0]
     if first["type"] == "json_invalid":
@@ -41,7 +41,7 @@ def invalid_body(error: ValidationError) -> InvalidRequest:
 
 
 def invalid_parameter(name: str, error: ValidationError) -> InvalidRequest:
-    """One query parameter or header that does not read as what it should be."""
+    """A query parameter or header with an invalid value."""
     return _invalid(error.errors(include_url=False), root=name)
 
 
@@ -56,12 +56,12 @@ def _invalid(details: list[ErrorDetails], root: str = "") -> InvalidRequest:
 
 
 def _step_inside(detail: ErrorDetails) -> tuple[str, ...]:
-    """What is wrong with a union is the member that tells its kinds apart."""
+    """For a union, the member that selects the kind is what is wrong."""
     return (detail["ctx"]["discriminator"].strip("'"),) if detail["type"].startswith("union_tag_") else ()
 
 
 def _path(location: tuple[int | str, ...], root: str) -> str:
-    # The tag of a union is no step of the document's path.
+    # A union's tag is not part of the path in the document.
     steps = [str(step) for step in location if step not in {"cold_sandbox", "sandbox"}]
     return str(shown(".".join([root, *steps] if root else steps) or "body"))
 

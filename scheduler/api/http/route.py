@@ -1,12 +1,12 @@
-"""How an endpoint is called: its declared parameters read from the request, its answer written back.
+"""Reads an endpoint's declared parameters from the request and writes its answer.
 
 Endpoints are declared as FastAPI reads them, so the OpenAPI document comes from their signatures:
 
     @reach(FOR_GATEWAYS)
     async def confirm(call: Call, reservation_id: PathId, body: ConfirmBody) -> dict[str, Any]: ...
 
-Reading is ours, for three reasons: a body is JSON or MessagePack and never coerced, broken JSON (400) is
-told from a broken field (422), and the hot path validates bytes straight into the model.
+The reading is our own for three reasons: a body is JSON or MessagePack and never coerced, broken JSON (400) is
+distinguished from an invalid field (422), and the hot path validates bytes straight into the model.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TIMEOUT_HEADER = "X-Request-Timeout"
 
 
 class Call(Request):
-    """One request on its way to an endpoint, with what the application lends it."""
+    """One request, with what the application provides to endpoints."""
 
     principal: Principal = NOBODY
 
@@ -77,12 +77,12 @@ class Call(Request):
         return request_id
 
     def act_for(self, node_id: str) -> None:
-        """A key bound to one node speaks for no other. Raises Forbidden."""
+        """Raises Forbidden when the caller's key is bound to another node."""
         self.principal.act_for(trim(node_id))
 
 
 def reach(roles: frozenset[Role]) -> Callable[[Endpoint], Endpoint]:
-    """Who may call the endpoint. Every endpoint says so, or the application does not start."""
+    """Declares who may call the endpoint. Every endpoint must, or the application does not start."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
         endpoint.roles = roles  # type: ignore[attr-defined]  # read back by SchedulerRoute alone
@@ -93,7 +93,7 @@ def reach(roles: frozenset[Role]) -> Callable[[Endpoint], Endpoint]:
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """A query parameter or header: its Python name, its name on the wire, how it reads."""
+    """A query parameter or header: its Python name, its wire name, and how it is read."""
 
     name: str
     wire_name: str
@@ -103,8 +103,8 @@ class _Parameter:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What an endpoint wants to know, worked out once. Probes and scrapers bring parameters of their own
-    habit, so an endpoint open to everyone lets them pass unread."""
+    """The parameters of an endpoint, computed once. An endpoint open to everyone ignores unknown parameters, because
+    probes and scrapers add their own."""
 
     roles: frozenset[Role]
     path: tuple[str, ...]
@@ -116,13 +116,13 @@ class _Plan:
 
 
 class SchedulerRoute(APIRoute):
-    """A route whose endpoint answers with a plain mapping (or a Response), and whose errors are problems."""
+    """A route whose endpoint returns a plain mapping (or a Response), and whose errors are problems."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **declared: Any) -> None:
         super().__init__(path, endpoint, **declared)
         handle = self.get_route_handler()
 
-        # Endpoints here have no dependencies to enter and leave, so FastAPI's stacks around them are left out.
+        # Our endpoints have no dependencies, so FastAPI's exit stacks are not needed.
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             response = await handle(Call(scope, receive))
             await response(scope, receive, send)
@@ -155,8 +155,8 @@ class SchedulerRoute(APIRoute):
 
 
 def noun_router(noun: str) -> APIRouter:
-    """A router for the endpoints of one noun; every one of them may answer with any problem. An operation is named as
-    its function, which is named as the ledger's script where it has one."""
+    """A router for the endpoints of one noun; each may answer any problem. An operation is named after its function,
+    which is named after the ledger's script where it has one."""
     return APIRouter(
         route_class=SchedulerRoute,
         tags=[noun],
@@ -166,12 +166,12 @@ def noun_router(noun: str) -> APIRouter:
 
 
 def problem_response(error: SchedulerError, request: Request, *, to_operator: bool = False) -> Response:
-    """The answer to an error, in the form the caller reads, with where the ledger is for operators alone."""
+    """The answer to an error, in the caller's format; only operators are shown the ledger's address."""
     status = status_of(error)
     headers: dict[str, str] = {}
     pause = retry_after_seconds(error)
     if pause is not None:
-        headers["Retry-After"] = str(int(pause))  # the header knows whole seconds only
+        headers["Retry-After"] = str(int(pause))  # the header allows whole seconds only
     if status.http == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="agentenv-scheduler"'
     members = problem(error, to_operator=to_operator)
@@ -182,7 +182,7 @@ def problem_response(error: SchedulerError, request: Request, *, to_operator: bo
 
 
 def _seconds_for(call: Call) -> float:
-    """How long this request may take: the operator's bound, or less when the caller says so."""
+    """The time limit of this request: the operator's, or a shorter one that the caller asks for."""
     most_ms = call.options.request_timeout_ms
     wanted = single_header(call, TIMEOUT_HEADER)
     if wanted is None:
@@ -246,7 +246,7 @@ async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
 def _read_query(plan: _Plan, given: QueryParams, arguments: dict[str, Any]) -> None:
     known = {parameter.wire_name for parameter in plan.query}
     items = given.multi_items()
-    # A mistyped filter would silently show everything, a mistyped `remove` do something else.
+    # A mistyped filter would silently be ignored, and a mistyped `remove` would unregister.
     wrong = [
         FieldError(name, shown(text), "absent: there is no such parameter") for name, text in items if name not in known
     ]
@@ -256,7 +256,7 @@ def _read_query(plan: _Plan, given: QueryParams, arguments: dict[str, Any]) -> N
         raise InvalidRequest("not valid: query parameters", wrong[:ERRORS_SHOWN])
     for parameter in plan.query:
         text = given.get(parameter.wire_name, "")
-        # Blank is as good as absent, but for a switch: who names it means something.
+        # Blank counts as absent, except for a switch.
         if text or (isinstance(parameter.default, bool) and parameter.wire_name in given):
             arguments[parameter.name] = _value(parameter, text)
         elif parameter.default is inspect.Parameter.empty:
@@ -273,7 +273,7 @@ def _value(parameter: _Parameter, text: str) -> Any:
 
 
 def _path_text(name: str, raw: str) -> str:
-    """A path segment as the id it is. It reaches us still escaped, so that an id may hold a slash."""
+    """A path segment as an id. It is unescaped here, so that an id may contain a slash."""
     try:
         return clean_id(name, unquote(raw, errors="strict") if "%" in raw else raw)
     except UnicodeDecodeError:

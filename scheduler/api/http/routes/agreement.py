@@ -1,4 +1,4 @@
-"""What the replicas have agreed on, and which of them are alive."""
+"""The settings in force and the live replicas."""
 
 from __future__ import annotations
 

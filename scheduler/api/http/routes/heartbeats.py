@@ -1,4 +1,4 @@
-"""What nodes tell: heartbeats and sandbox events."""
+"""What nodes report: heartbeats and sandbox events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DiskBody(Body):
 
 
 class SnapshotBody(Body):
-    """`allocated_*` is everything not paused, `paused_*` only the paused; they never overlap."""
+    """`allocated_*` covers sandboxes that are not paused, `paused_*` only paused ones."""
 
     status: Literal["ready", "connecting", "unhealthy", "lingering", "unspecified"] = "unspecified"
     cpu_count: Uint32 = 0
@@ -69,15 +69,15 @@ class MachineInfoBody(Body):
 
 
 class P2pEndpointBody(Body):
-    """Blank backend or address: the node is no peer."""
+    """Blank backend or address: the node is not a peer."""
 
     backend: OptionalId = ""
     address: str = ""
 
 
 class HeartbeatBody(Body):
-    """`sandbox_ids` is the full roster; absent means unknown, an empty list means none. `acknowledged_generation`: of
-    the last answer the node had when it sampled this."""
+    """`sandbox_ids` is the complete roster; absent means unknown, an empty list means none.
+    `acknowledged_generation`: of the last answer that the node had when it sampled this."""
 
     service_instance_id: Id
     cluster_id: OptionalId = ""
@@ -124,7 +124,7 @@ class EventsBody(Body):
 @reach(FOR_NODES)
 async def record_heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
     call.act_for(node_id)
-    # A node gives a call up and samples anew; what it gave up may arrive long after, in a burst with the others.
+    # A node that times out samples again, and the abandoned report may still arrive much later, among others.
     report = replace(body.as_heartbeat(node_id), hung_up=await call.is_disconnected())
     result = await call.services.nodes.heartbeat(report)
     return {"generation": result.generation, "cpu_config_json": result.cpu_config_json, "stale": result.stale}
@@ -134,7 +134,7 @@ async def record_heartbeat(call: Call, node_id: Id, body: HeartbeatBody) -> Any:
 @reach(FOR_NODES)
 async def record_events(call: Call, node_id: Id, body: EventsBody) -> Any:
     call.act_for(node_id)
-    told = tuple(
+    events = tuple(
         SandboxEvent(
             sandbox_id=event.sandbox_id,
             event_type=SandboxEventType(event.event_type),
@@ -143,4 +143,4 @@ async def record_events(call: Call, node_id: Id, body: EventsBody) -> Any:
         )
         for event in body.events
     )
-    return {"counted": await call.services.nodes.record_events(node_id, body.service_instance_id, told)}
+    return {"counted": await call.services.nodes.record_events(node_id, body.service_instance_id, events)}

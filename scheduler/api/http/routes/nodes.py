@@ -1,4 +1,4 @@
-"""The node list as discovery writes it and as people read it."""
+"""The node list: how discovery writes it and how people read it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AddressBody(Body):
 
 
 class NodeListBody(Body):
-    """The whole list; an id in both parts counts as lingering."""
+    """The complete list; an id in both parts drains."""
 
     active: list[AddressBody] = Field(default_factory=list)
     lingering: list[AddressBody] = Field(default_factory=list)

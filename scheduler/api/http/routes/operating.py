@@ -1,4 +1,4 @@
-"""What tells how the process is: health, readiness, metrics, the document, the two pages."""
+"""Health, readiness, metrics, the OpenAPI document, and the two web pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ router = noun_router("operating")
 _PAGES = Path(__file__).parent.parent
 CONSOLE = (_PAGES / "console.html").read_bytes()
 DOCS = (_PAGES / "docs.html").read_bytes()
-# Nothing but the page itself may load or run, and it may talk to its own origin alone.
+# Only the page itself may load or run, and it may connect only to its own origin.
 PAGE_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

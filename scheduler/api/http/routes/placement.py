@@ -1,4 +1,4 @@
-"""Placing and explaining, and what a sandbox API request would be read as."""
+"""Schedule, explain, and reading a sandbox API request as a hint."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class SandboxHint(Body):
 
 
 def _not_both(first: str, second: str) -> dict[str, Any]:
-    """For the document: at most one of the two is given. Null is as good as absent."""
+    """A schema for the document: at most one of the two is given; null counts as absent."""
     given = {"not": {"type": "null"}}
     return {"not": {"required": [first, second], "properties": {first: given, second: given}}}
 
 
 class SandboxApiRequest(Body):
-    """A sandbox API request as a gateway received it; its body as JSON or, exactly as it came, as text."""
+    """A sandbox API request as a gateway received it, its body as JSON or as the exact text."""
 
     model_config = ConfigDict(json_schema_extra=_not_both("body", "body_text"))
 
@@ -88,9 +88,9 @@ class SandboxApiRequest(Body):
 
 
 class ScheduleBody(Body):
-    """Without `hint` and `request` it is ordinary routing: a node is named, nothing is reserved.
+    """Without `hint` and `request` this is ordinary routing: a node is chosen and nothing is reserved.
 
-    `sandbox_id` names the sandbox to be: 409 while another reservation or sandbox has that id, or had it lately."""
+    `sandbox_id` names the new sandbox: 409 while another reservation or sandbox has this id, or had it lately."""
 
     model_config = ConfigDict(json_schema_extra=_not_both("hint", "request"))
 
@@ -118,14 +118,16 @@ async def schedule_sandbox(call: Call, body: ScheduleBody | None = None, idempot
     return decision_view(await call.services.placement.schedule(request)) | warnings
 
 
-@router.post("/v1/explain", response_model=ExplanationAnswer, summary="Say where every node stands for a request")
+@router.post(
+    "/v1/explain", response_model=ExplanationAnswer, summary="Rank or refusal reason of every node for a request"
+)
 @reach(FOR_GATEWAYS)
 async def explain_schedule(call: Call, body: ScheduleBody | None = None) -> Any:
     request, warnings = _schedule_request(call, body, None)
     return explanation_view(await call.services.placement.explain(request)) | warnings
 
 
-@router.post("/v1/hints", response_model=HintAnswer, summary="Say what a sandbox API request would be read as")
+@router.post("/v1/hints", response_model=HintAnswer, summary="The hint read from a sandbox API request")
 @reach(FOR_GATEWAYS)
 async def read_hint(call: Call, body: SandboxApiRequest) -> Any:
     reading = body.read(call.services.hints)
@@ -138,7 +140,7 @@ async def read_hint(call: Call, body: SandboxApiRequest) -> Any:
 def _schedule_request(
     call: Call, body: ScheduleBody | None, idempotency_key: str | None
 ) -> tuple[ScheduleRequest, dict[str, list[str]]]:
-    """The request, and what the answer adds to its own members: `warnings`, when something was not read."""
+    """The request, and the `warnings` to add to the answer when something was not read."""
     body = body if body is not None else ScheduleBody()
     reading = _reading(call, body)
     request = ScheduleRequest(

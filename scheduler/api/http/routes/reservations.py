@@ -1,4 +1,4 @@
-"""What became of a reservation: confirm, cancel, renew, look."""
+"""Reservations: confirm, cancel, renew, list and read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConfirmBody(Body):
 
 Cause = Annotated[
     Literal["caller", "node_refused"],
-    Field(description="`node_refused`: the node would not create it, which counts against the node"),
+    Field(description="`node_refused`: the node refused to create it, which counts against the node"),
 ]
 
 

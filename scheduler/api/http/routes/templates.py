@@ -1,4 +1,4 @@
-"""What creating a sandbox from a template takes."""
+"""Templates: the size of a sandbox by its template."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = noun_router("templates")
 
 
 class TemplateBody(Body):
-    """0 means not known."""
+    """0 means unknown."""
 
     cpu_count: Uint32
     memory_mb: MemoryMb

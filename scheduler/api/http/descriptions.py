@@ -1,7 +1,7 @@
-"""What every member and parameter of the HTTP API means: one name, one meaning, one place.
+"""The description of every member and parameter of the HTTP API: one name, one meaning, one place.
 
-The OpenAPI document takes its descriptions from here, unless a field has one of its own. `Model.name` is for the few
-names that mean something else in one model. A test holds the document to it: nothing is left without words.
+The OpenAPI document takes its descriptions from here, unless a field has its own. `Model.name` is for names that
+mean something else in one model. A test makes sure that nothing is left without a description.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MEANINGS = {
     "sequence": "rises with every report of one instance; one that does not is stale",
     "GroupAnswer.sequence": "the order in which groups were opened",
     "acknowledged_generation": "the generation of the last answer that the node has",
-    "snapshot": "the node's own figures when it sampled them",
-    "sandbox_ids": "the whole roster; absent means unknown, an empty list means none; what is no id is left out",
+    "snapshot": "the node's own figures at one moment",
+    "sandbox_ids": "the whole roster; absent means unknown, an empty list means none; invalid ids are dropped",
     "machine_info": "what the node's CPU is",
     "cpu_family": "as the node's system says it",
     "cpu_model": "as the node's system says it",
@@ -59,9 +59,9 @@ MEANINGS = {
     "memory_used_bytes": "memory in use",
     "memory_total_bytes": "the memory that the node has",
     "sandbox_count": "sandboxes that are not paused",
-    "PendingAnswer.sandbox_count": "sandboxes that are promised",
+    "PendingAnswer.sandbox_count": "sandboxes of open reservations",
     "GroupAnswer.sandbox_count": "sandboxes placed in the group so far",
-    "sandbox_starting_count": "of these, those that start",
+    "sandbox_starting_count": "of these, those still starting",
     "paused_sandbox_count": "paused sandboxes",
     "create_successes": "creates that succeeded since the process began",
     "create_fails": "creates that failed since the process began",
@@ -74,8 +74,8 @@ MEANINGS = {
     "total_bytes": "of the file system",
     "last_seen_ms": "when the last report arrived, on the ledger's clock; null: it never reported",
     "generation": "the order of reports, handed out by the ledger",
-    "stale": "the report was older than one that is known, and changed nothing",
-    "pending": "what reservations still hold on the node beyond its own report",
+    "stale": "the report was older than a known one and changed nothing",
+    "pending": "what reservations hold on the node beyond its own report",
     "pressure": "projected load by effective capacity",
     "cpu": "of CPUs",
     "memory": "of memory",
@@ -83,7 +83,7 @@ MEANINGS = {
     "eligible": "whether the node may be chosen",
     "ineligible_reason": "why it may not",
     # events
-    "events": "at most 1,024, in the order in which they happened; one whose sandbox id is none is left out",
+    "events": "at most 1,024, in the order in which they happened; invalid sandbox ids are dropped",
     "event_type": "what happened to the sandbox",
     "requested_cpu": "CPUs that the sandbox was created with",
     "requested_memory_bytes": "memory that the sandbox was created with",
@@ -95,7 +95,7 @@ MEANINGS = {
     "cpu_count": "whole CPUs; 0 means not stated",
     "SnapshotBody.cpu_count": "the CPUs that the node has",
     "SnapshotAnswer.cpu_count": "the CPUs that the node has",
-    "PendingAnswer.cpu_count": "CPUs that are promised",
+    "PendingAnswer.cpu_count": "CPUs that reservations hold",
     "GroupAnswer.cpu_count": "CPUs placed in the group so far",
     "memory_mb": "MiB; 0 means not stated",
     "GroupAnswer.memory_mb": "MiB placed in the group so far",
@@ -110,31 +110,31 @@ MEANINGS = {
     "body_text": "of that request, exactly as it came",
     "strict": "read it as AgentENV's gateway does: all or nothing",
     "sandbox_id": "the sandbox's id",
-    "ReservationAnswer.sandbox_id": "the sandbox that came of it, once somebody told",
-    "ScheduleBody.sandbox_id": "the id that the caller gives the new sandbox itself",
-    "lifecycle": "explicit: confirm or cancel will come; heartbeat: the node's reports tell",
-    "reservation_ttl": "how long it is kept without a word, at most 24h",
+    "ReservationAnswer.sandbox_id": "the sandbox created for it, once it is known",
+    "ScheduleBody.sandbox_id": "the id of the new sandbox, when the caller chooses it",
+    "lifecycle": "explicit: the caller confirms or cancels; heartbeat: the node's reports settle it",
+    "reservation_ttl": "how long it is held without a confirm, at most 24h",
     "exclude_nodes": "node ids that must not be chosen",
     "idempotency_key": "the key that the schedule was sent with",
-    "Idempotency-Key": "the same key of the same caller finds what the first attempt did",
+    "Idempotency-Key": "a repeated key of the same caller returns the reservation of the first attempt",
     "reason": "why, in the caller's words",
-    "cause": "why: the caller's own doing, or the node refused",
+    "cause": "who gave up the creation: the caller, or the node by refusing it",
     "ttl": "from now, at most 24h",
     # what is answered
     "strategy": "the strategy that chose",
     "degraded": "no candidate was fresh: the last resort",
     "reservation": "what holds the capacity; null when nothing was reserved",
-    "ProblemAnswer.reservation": "with conflict: the truth that is recorded",
+    "ProblemAnswer.reservation": "with conflict: the recorded reservation",
     "reservation_id": "the reservation's id",
     "created_at_ms": "when it was placed",
     "expires_at_ms": "its deadline",
     "confirmed_at_ms": "when it was confirmed",
     "finished_at_ms": "when it ended",
     "group_key": "the placement group it belongs to",
-    "warnings": "what the request held that was not read",
-    "reasons": "nodes counted, each under the first reason that kept it out",
+    "warnings": "members of the request that were not read",
+    "reasons": "the number of nodes by the first reason that excluded each",
     "candidates": "with no_nodes: how many nodes there are",
-    "over_limit": "with no_nodes: the limit that kept out the most nodes",
+    "over_limit": "with no_nodes: the limit that excluded the most nodes",
     "limit": "entries on a page",
     "OverLimitAnswer.limit": "the limit's name",
     "requested": "what this request adds",
@@ -154,7 +154,7 @@ MEANINGS = {
     "max_memory_mb": "the group's budget in MiB; 0 = not limited",
     "opened_at_ms": "when the group was opened",
     "peers": "ready nodes that can serve it",
-    "deleted": "the id of what is gone",
+    "deleted": "the id of the deleted entry",
     "settings": "whose settings are in force, and whether they are this replica's own",
     # problems
     "type": "a URN that ends with the code",
@@ -164,12 +164,12 @@ MEANINGS = {
     "errors": "with invalid_request: every broken field",
     "field": "where it is",
     "found": "what was found there",
-    "allowed": "what would be",
+    "allowed": "what is allowed",
 }
 
 
 def describe(document: dict[str, Any]) -> None:
-    """Put words where an OpenAPI document has none."""
+    """Add descriptions wherever the OpenAPI document has none."""
     for model, schema in document["components"]["schemas"].items():
         for name, described in schema.get("properties", {}).items():
             _describe(described, model, name)
