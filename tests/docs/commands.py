@@ -16,12 +16,13 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 SHELL_LANGUAGES = {"sh", "bash", "shell", "console"}
+REDIRECTIONS = {"<", ">", ">>", "2>"}
 PROGRAMS = {"agentenv-scheduler", "make", "redis-cli", "curl", "pip", "python", "docker", "kubectl", "git"}
 
 
 @dataclass(frozen=True)
 class Command:
-    """`words` are as the shell would split them, without comments and leading assignments."""
+    """`words` are as the shell would split them, without comments, redirections and leading assignments."""
 
     path: Path
     line: int
@@ -56,8 +57,20 @@ def _commands(path: Path, first_line: int, content: str, prompted: bool, known_o
             words = tuple(shlex.split(part, comments=True))
             while words and re.fullmatch(r"[A-Z_][A-Z0-9_]*=.*", words[0]):
                 words = words[1:]
+            words = _without_redirections(words)
             if words and not (known_only and words[0] not in PROGRAMS):
                 yield Command(path, first_line + offset, part.strip(), words)
+
+
+def _without_redirections(words: tuple[str, ...]) -> tuple[str, ...]:
+    kept = [index for index, word in enumerate(words) if word not in REDIRECTIONS]
+    return tuple(words[index] for index in kept if index == 0 or words[index - 1] not in REDIRECTIONS)
+
+
+def scripts_in(path: Path) -> list[str]:
+    """The whole blocks of shell, those inside lists too, as they would be pasted."""
+    tokens = MarkdownIt().parse(path.read_text(encoding="utf-8"))
+    return [token.content for token in tokens if token.type == "fence" and token.info.split(" ")[0] == "sh"]
 
 
 def _logical_lines(content: str) -> Iterator[tuple[int, str]]:
