@@ -18,6 +18,7 @@
 -- @include "include/capacities"
 -- @include "include/artifacts"
 -- @include "include/cpu_configs"
+-- @include "include/mend_cpu_config"
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -99,8 +100,9 @@ if discovered then
   weigh_again(node_id)
   save_rows()
   enter_capacity(node_id, row_of(node_id))
+  mend_cpu_config(node_id, known.last_seen_ms ~= nil)
 else
-  for _, name in ipairs({ 'nodes', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
   for _, sets in pairs(POOL_SETS) do
     for _, name in ipairs(sets) do redis.call('ZREM', key(name), node_id) end
   end

@@ -20,8 +20,9 @@ from scheduler.errors import NoNodes, NotFound, SchedulerError, ScriptError, Wri
 from scheduler.inspection.repair import repair
 from scheduler.service import build_services
 from scheduler.store.ledger import Ledger
+from scheduler.store.nodes import ConfiguredBy
 from tests.conftest import OpenLedger
-from tests.lifecycle.cluster import REPORT_TTL_MS, Cluster, event
+from tests.lifecycle.cluster import REPORT_TTL_MS, Cluster, address, event
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock
 from tests.support.half_way import stopped
@@ -136,6 +137,16 @@ async def remove_and_bring_back(story: Story) -> None:
     await story.cluster.discover(node_id)
 
 
+async def configured(story: Story) -> None:
+    await placed(story)
+    await story.ledger.nodes.configure([address(first(story).node_id)], ConfiguredBy("replica", 1))
+
+
+async def leave_the_file_and_return(story: Story) -> None:
+    await story.ledger.nodes.configure((), ConfiguredBy("replica", 2))
+    await story.ledger.nodes.configure([address(first(story).node_id)], ConfiguredBy("replica", 2))
+
+
 FLOWS = [
     Flow("schedule", "schedule_sandbox", lambda story: story.place("acted")),
     Flow("schedule a second", "schedule_sandbox", lambda story: story.place("acted"), placed),
@@ -164,6 +175,10 @@ FLOWS = [
     ),
     Flow("record a binding", "record_binding", lambda story: story.cluster.record("s2"), placed),
     Flow("a node leaves and returns", "set_nodes", remove_and_bring_back, placed, reports_first=True),
+    Flow(
+        "a node leaves the file and returns", "configure_nodes", leave_the_file_and_return, configured,
+        reports_first=True,
+    ),
     Flow("read the nodes", "read_nodes", lambda story: story.ledger.nodes.list(), due),
 ]  # fmt: skip
 
