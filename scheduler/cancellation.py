@@ -1,8 +1,8 @@
-"""A task that is cancelled ends.
+"""Makes sure that a cancelled task ends.
 
-Libraries lose cancellations: `asyncio.wait_for` before Python 3.12 answers with the result when a cancellation
-meets the completion it waits for, and the task then goes on as if nobody had asked it to end. Nothing of this
-package uses it; around what others do, these make sure.
+Some libraries lose cancellations: `asyncio.wait_for` before Python 3.12 returns the result when a cancellation
+arrives together with it, and the task then continues. This package does not use it, and wraps calls of libraries
+that may.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def run_command(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` for a command: Ctrl-C raises KeyboardInterrupt, whatever error ending made of it."""
+    """`asyncio.run` for a command: Ctrl-C always raises KeyboardInterrupt."""
 
     async def heedful() -> T:
         with heed_cancellation():
@@ -29,10 +29,10 @@ def run_command(work: Coroutine[Any, Any, T]) -> T:
 
 
 class heed_cancellation:  # noqa: N801 - used like a function: `with heed_cancellation(): …`
-    """Raises CancelledError at the end of a block whose task was cancelled inside it, if the block lost that.
+    """Raises CancelledError at the end of a block during which its task was cancelled, if the block lost that.
 
-    Only cancellations that came inside the block count: a task that cleans up because it is being cancelled may
-    use it as well. What `asyncio.timeout` cancels is taken back when its block ends, and counts no longer."""
+    Only cancellations inside the block count, so a task that cleans up because it was cancelled may use it as well.
+    A cancellation by `asyncio.timeout` no longer counts once its block has ended."""
 
     __slots__ = ("_before", "_task")
 
@@ -50,10 +50,10 @@ class heed_cancellation:  # noqa: N801 - used like a function: `with heed_cancel
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]], *, patience_seconds: float = 5.0) -> None:
-    """Cancel all of them, and return when all have ended, however they ended.
+    """Cancel all tasks, and return when all have ended, however they ended.
 
-    One that is still there after `patience_seconds` has lost its cancellation, or cleans up for long: it is said,
-    and cancelled once more."""
+    A task still running after `patience_seconds` has lost its cancellation, or cleans up for long: this is logged,
+    and the task is cancelled again."""
     tasks = pending = set(tasks)
     while pending:
         for task in pending:
@@ -63,4 +63,4 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]], *, patience_seconds: flo
             log.warning("a task did not end when cancelled; cancelling it again", extra={"task": task.get_name()})
     for task in tasks:
         if not task.cancelled():
-            task.exception()  # seen: nothing is logged about it later
+            task.exception()  # retrieved, so asyncio does not log it later

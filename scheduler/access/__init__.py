@@ -1,4 +1,4 @@
-"""Who may call what: API keys with roles, kept as hashes in a file that may change while we run."""
+"""Who may call what: API keys with roles, stored as hashes in a file that is read again when it changes."""
 
 from scheduler.access.keys import KeyRing, generate_key, hash_key
 from scheduler.access.roles import ANONYMOUS, Principal, Role

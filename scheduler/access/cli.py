@@ -1,4 +1,4 @@
-"""`agentenv-scheduler keys …`: making API keys."""
+"""`agentenv-scheduler keys …`: makes API keys and their entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from scheduler.access.key_file import KeyEntry, UnfitEntry, add_to_file, entry_of
+from scheduler.access.key_file import InvalidEntry, KeyEntry, add_to_file, entry_of
 from scheduler.access.keys import generate_key, hash_key
 from scheduler.access.roles import Role
 
@@ -93,9 +93,9 @@ def hash_given(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = Non
 
 
 def _entry(name: str, role: Role, key: str, node_id: str | None) -> KeyEntry:
-    """What `serve` would take, and nothing else."""
+    """The entry, by the same rules as `serve`."""
     item = {"name": name, "role": role.value, "sha256": hash_key(key)}
     try:
         return entry_of(item if node_id is None else {**item, "node_id": node_id})
-    except UnfitEntry as unfit:
-        raise typer.BadParameter(str(unfit)) from None
+    except InvalidEntry as invalid:
+        raise typer.BadParameter(str(invalid)) from None

@@ -1,11 +1,11 @@
-"""The file of API keys: what an entry may say, for those who read it and those who write it.
+"""Reads and writes the file of API keys, by one rule for both.
 
 The file is JSON or TOML (by its suffix) and holds one entry per key under `keys`:
 
     name      the caller this key stands for; two entries may share it while keys rotate
     role      node, gateway or admin
     sha256    hash of the key, in hex
-    node_id   optional, for role node: the only node this key may speak for
+    node_id   optional, for role node: the only node this key may act for
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class UnfitEntry(ValueError):
-    """What is wrong with an entry; never repeats a hash or a key."""
+class InvalidEntry(ValueError):
+    """What is wrong with an entry; never contains a hash or a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,48 +39,48 @@ class KeyEntry:
     principal: Principal
 
     def as_dict(self) -> dict[str, str]:
-        """As the file says it."""
+        """The entry as it is written in the file."""
         principal = self.principal
         if principal.role is None:
-            raise UnfitEntry("role must be node, gateway or admin")
+            raise InvalidEntry("role must be node, gateway or admin")
         entry = {"name": principal.name, "role": principal.role.value, "sha256": self.digest.hex()}
         return entry if principal.node_id is None else {**entry, "node_id": principal.node_id}
 
 
 def entry_of(item: Any) -> KeyEntry:
-    """One entry as the file says it. Raises UnfitEntry."""
+    """Parses one entry of the file. Raises InvalidEntry."""
     if not isinstance(item, dict):
-        raise UnfitEntry("must be an object with name, role and sha256")
+        raise InvalidEntry("must be an object with name, role and sha256")
     unknown = sorted(set(item) - {"name", "role", "sha256", "node_id"})
     if unknown:
-        raise UnfitEntry(f"unknown member {unknown[0]}")
+        raise InvalidEntry(f"unknown member {unknown[0]}")
     name, digest, node_id = item.get("name"), item.get("sha256"), item.get("node_id")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UnfitEntry("name must be 1 to 64 of A-Z, a-z, 0-9, dot, underscore and dash")
+        raise InvalidEntry("name must be 1 to 64 of A-Z, a-z, 0-9, dot, underscore and dash")
     if item.get("role") not in list(Role):
-        raise UnfitEntry("role must be node, gateway or admin")
+        raise InvalidEntry("role must be node, gateway or admin")
     role = Role(item["role"])
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest.lower()):
-        raise UnfitEntry("sha256 must be 64 hexadecimal digits")
+        raise InvalidEntry("sha256 must be 64 hexadecimal digits")
     if node_id is not None:
         node_id = clean_id(node_id) if role is Role.NODE and isinstance(node_id, str) else None
         if node_id is None:
-            raise UnfitEntry("node_id must be a node's id, and only a key of role node may carry one")
+            raise InvalidEntry("node_id must be a node's id, and only a key of role node may carry one")
     return KeyEntry(bytes.fromhex(digest), Principal(name, role, node_id))
 
 
 def check_names(entries: Sequence[KeyEntry]) -> None:
-    """What entries of one name must have in common. Raises UnfitEntry."""
+    """Checks that entries of one name agree, and are at most two. Raises InvalidEntry."""
     counts = Counter(entry.principal.name for entry in entries)
     for name, count in counts.items():
         if count > KEYS_PER_NAME_MAX:
-            raise UnfitEntry(f"{name} has {count} keys, at most {KEYS_PER_NAME_MAX}")
+            raise InvalidEntry(f"{name} has {count} keys, at most {KEYS_PER_NAME_MAX}")
         if len({entry.principal for entry in entries if entry.principal.name == name}) > 1:
-            raise UnfitEntry(f"the keys of {name} must agree on role and node_id")
+            raise InvalidEntry(f"the keys of {name} must agree on role and node_id")
 
 
 def read_key_file(path: Path) -> tuple[KeyEntry, ...]:
-    """Every entry. Raises ConfigurationError when the file cannot be read or says something impossible."""
+    """Every entry. Raises ConfigurationError when the file cannot be read or has an invalid entry."""
     try:
         text = path.read_text("utf-8")
         content: Any = tomllib.loads(text) if _is_toml(path) else json.loads(text)
@@ -93,12 +93,12 @@ def read_key_file(path: Path) -> tuple[KeyEntry, ...]:
     for index, item in enumerate(listed):
         try:
             entries.append(entry_of(item))
-        except UnfitEntry as unfit:
-            raise ConfigurationError(f"API keys: {path}, entry {index}: {unfit}") from None
+        except InvalidEntry as invalid:
+            raise ConfigurationError(f"API keys: {path}, entry {index}: {invalid}") from None
     try:
         check_names(entries)
-    except UnfitEntry as unfit:
-        raise ConfigurationError(f"API keys: {path}: {unfit}") from None
+    except InvalidEntry as invalid:
+        raise ConfigurationError(f"API keys: {path}: {invalid}") from None
     return tuple(entries)
 
 
@@ -110,8 +110,8 @@ def add_to_file(path: Path, entry: KeyEntry) -> None:
     entries = (*(read_key_file(path) if path.exists() else ()), entry)
     try:
         check_names(entries)
-    except UnfitEntry as unfit:
-        raise ConfigurationError(f"API keys: {path}: {unfit}") from None
+    except InvalidEntry as invalid:
+        raise ConfigurationError(f"API keys: {path}: {invalid}") from None
     path = path.resolve()  # a link stays one
     beside = path.with_name(f".{path.name}.new")
     try:
@@ -139,7 +139,7 @@ def add_to_file(path: Path, entry: KeyEntry) -> None:
 
 
 def _give(file: Path, like: os.stat_result) -> None:
-    """The same mode, and the same owner, who may be the scheduler's user while an administrator adds keys."""
+    """Copy mode and owner: the owner may be the scheduler's user while an administrator adds keys."""
     own = file.stat()
     if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid):
         os.chown(file, like.st_uid, like.st_gid)
@@ -155,7 +155,7 @@ def _json(entries: Sequence[KeyEntry]) -> str:
 
 
 def _toml(entries: Sequence[KeyEntry]) -> str:
-    """A JSON text that escapes everything beyond ASCII is a TOML text too."""
+    """JSON with everything beyond ASCII escaped is valid TOML too."""
     return "\n".join(
         "[[keys]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.as_dict().items())
         for entry in entries

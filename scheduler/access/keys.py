@@ -1,7 +1,7 @@
-"""API keys: a file of hashes, read again when it changes.
+"""API keys from a file of hashes, which is read again when it changes.
 
-A plain SHA-256 is enough because keys are made by `generate_key`: with 256 random bits there is nothing to
-guess, so a slow hash would only slow down every request.
+A plain SHA-256 is enough because keys are made by `generate_key`: 256 random bits cannot be guessed, so a slow hash
+would only slow down every request.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def generate_key() -> str:
 
 
 def hash_key(key: str) -> str:
-    """The hash that goes into the file; the key itself is shown once and kept nowhere."""
+    """The hash for the file; the key itself is shown once and stored nowhere."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class KeyRing:
-    """The keys of one file. A file that turns out broken later changes nothing: the last good keys stay."""
+    """The keys of one file. When the file becomes invalid later, the last valid keys stay in force."""
 
     def __init__(self, path: Path, clock: Callable[[], float] | None = time.monotonic) -> None:
-        """`clock` None: it is read again by `reload` alone.
+        """`clock` None: the file is read again only by `reload`.
 
-        Raises ConfigurationError when the file cannot be read or says something impossible."""
+        Raises ConfigurationError when the file cannot be read or is invalid."""
         self._path = path
         self._clock = clock
         self._stamp = self._stamp_now()
@@ -47,7 +47,7 @@ class KeyRing:
         self._looked_at = 0.0 if clock is None else clock()
 
     def authenticate(self, key: str) -> Principal | None:
-        """Whose key this is. Takes as long for a wrong key as for a right one."""
+        """The key's owner. A wrong key takes as long as a right one."""
         self._reload_when_changed()
         presented = bytes.fromhex(hash_key(key))
         found: Principal | None = None
@@ -61,7 +61,7 @@ class KeyRing:
         return self._path
 
     def reload(self) -> None:
-        """Take over what the file says now. Raises ConfigurationError, and then the keys stay."""
+        """Use the file's present content. Raises ConfigurationError, and keeps the keys, when it is invalid."""
         self._entries = read_key_file(self._path)
 
     def _reload_when_changed(self) -> None:

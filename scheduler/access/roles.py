@@ -1,4 +1,4 @@
-"""Roles, and who a caller turned out to be."""
+"""Roles, and the identified caller."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from scheduler.errors import Forbidden
 
 
 class Role(StrEnum):
-    """`node` reports itself; `gateway` places, reserves and reads; `admin` may do everything."""
+    """`node` reports itself; `gateway` places, reserves and reads; `admin` may call everything."""
 
     NODE = "node"
     GATEWAY = "gateway"
     ADMIN = "admin"
 
 
-# What a route is open to. Admin is in every set; a route without a set is open to everyone.
+# The roles that may call a route. Admin is in every set; an empty set means everyone.
 FOR_NODES = frozenset({Role.NODE, Role.ADMIN})
 FOR_GATEWAYS = frozenset({Role.GATEWAY, Role.ADMIN})
 FOR_NODES_AND_GATEWAYS = frozenset({Role.NODE, Role.GATEWAY, Role.ADMIN})
@@ -33,7 +33,7 @@ class Principal:
     node_id: str | None = None
 
     def may_act_for(self, node_id: str) -> bool:
-        """A key bound to one node speaks for no other."""
+        """A key bound to one node acts for no other."""
         return self.node_id is None or self.node_id == node_id
 
     def act_for(self, node_id: str) -> None:
@@ -42,7 +42,7 @@ class Principal:
             raise Forbidden("this key is bound to another node")
 
 
-# Where keys are asked for, somebody without one, at a call that is open to everyone.
+# A caller without a key, on a port with keys, at a call that is open to everyone.
 NOBODY = Principal("nobody", None)
-# Without keys everyone on the loopback interface is this one.
+# Every caller of a port without keys.
 ANONYMOUS = Principal("anonymous", Role.ADMIN)

@@ -4,12 +4,12 @@
     kinds.py      how one value is read: durations, addresses, numbers, …
     structured.py the same for nodes and templates
     keys.py       the table: key, kind, default, environment variable, option
-    sources.py    options, environment, file, an image's defaults → raw values
-    checks.py     what does not go together
-    assemble.py   judged values → Settings
-    load.py       the way through all of it
+    sources.py    raw values from options, environment, file and an image's defaults
+    checks.py     values that do not go together
+    assemble.py   checked values → Settings
+    load.py       runs all of these in order
 
-Read by the command line and the replica process only; every other layer is handed its group.
+Only the command line and the replica process read it; every other layer is passed its group.
 """
 
 from scheduler.config.groups import (

@@ -1,4 +1,4 @@
-"""From judged values, by key, to the frozen groups."""
+"""Builds the frozen groups from checked values by key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettin
 
 
 def assemble(values: Mapping[str, Any]) -> Settings:
-    """`values` holds every key, and no contradiction."""
+    """`values` has every key, without contradictions."""
     return Settings(
         ledger=_ledger(values),
         store=StoreSettings(

@@ -1,4 +1,4 @@
-"""What each key allows by itself but not, or not wisely, together with another."""
+"""Checks combinations of keys: contradictions are refused, doubtful ones logged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler.domain.placement import Strategy
 
 
 def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(key to blame, what it must be) for each; `values` are typed and complete."""
+    """(key to name, what it must be) for each contradiction; `values` are typed and complete."""
     yield from _placing(values)
     yield from _ledger(values)
     yield from _passwords(values)
@@ -20,7 +20,7 @@ def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def warnings_for(values: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for the start-up log about each combination that is allowed and may not do what is expected of it.
+    """A sentence for the start-up log about each allowed combination that may not do what is expected.
 
     `sources` says where a value came from, by key."""
     for name in ("redis_addr", "redis_read_addr"):

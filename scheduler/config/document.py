@@ -1,4 +1,4 @@
-"""The tables of `docs/configuration.md`, made from the keys. A test holds the page to them."""
+"""Generates the tables of `docs/configuration.md` from the keys; a test compares the page with them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from scheduler.config.keys import SECTIONS, TOP_LEVEL, Key
 
-# What the default already shows well enough to a reader; the error message says it in full.
+# Kinds that the default shows well enough; the error message says it in full.
 _PLAIN = ("true or false", "a whole number", "the path of", "a duration", "a text")
 
 
 def markdown() -> str:
-    """One table for each section: key, environment variable, default, what it is and may be."""
+    """One table per section: key, environment variable, default, meaning and allowed values."""
     return "\n".join(line for title, keys in SECTIONS.items() for line in _table(title, keys)).rstrip() + "\n"
 
 

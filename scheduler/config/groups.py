@@ -1,4 +1,4 @@
-"""The configuration in small frozen groups. Each part of the process is handed the one it needs."""
+"""The configuration in small frozen groups. Each part of the process is passed the one it needs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where the ledger is and how patiently it is asked."""
+    """Where the ledger is, and the time limits of calls to it."""
 
     redis_addr: str = "embedded"
     redis_read_addr: str | None = None
@@ -73,7 +73,7 @@ class HttpSettings:
     in_flight_max: int = 1024
     metrics_need_admin: bool = False
     connections_max: int | None = None
-    # This holds on the port of the metrics too, and the two times on every port.
+    # Applies to the metrics port too; the two timeouts apply to every port.
     head_bytes_max: int = 16 * 1024
     head_timeout_ms: int = 10_000
     idle_timeout_ms: int = 75_000
@@ -81,7 +81,7 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class GrpcSettings:
-    """`api_keys`: whether `scheduler.v1` asks for keys too, which AgentENV's own clients do not carry."""
+    """`api_keys`: whether `scheduler.v1` needs API keys too, which AgentENV's own clients do not send."""
 
     enabled: bool = True
     listen: ListenAddress = ListenAddress("127.0.0.1", 9090)
@@ -95,7 +95,7 @@ class GrpcSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """The listener of its own that AgentENV's scrape configurations expect; `/metrics` over HTTP is always there."""
+    """The separate port that AgentENV's scrape configurations expect; `/metrics` over HTTP is always there."""
 
     enabled: bool = True
     listen: ListenAddress = ListenAddress("127.0.0.1", 9101)
@@ -109,7 +109,7 @@ class DiscoveryMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """Which EndpointSlices are the nodes. Both selectors are label selectors of pods."""
+    """Which EndpointSlices list the nodes. Both selectors are label selectors of pods."""
 
     namespace: str
     service_name: str
@@ -121,7 +121,7 @@ class KubernetesSettings:
 
 @dataclass(frozen=True, slots=True)
 class DiscoverySettings:
-    """`nodes` are listed at start-up in every mode, instead of those that an earlier revision listed."""
+    """`nodes` are listed at start-up in every mode, in place of those that an earlier revision listed."""
 
     mode: DiscoveryMode = DiscoveryMode.STATIC
     nodes: tuple[NodeAddress, ...] = ()
@@ -157,11 +157,10 @@ class TracingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """The life of one process. `replica_id` None: made from the host name, the process id and chance.
+    """One process. `replica_id` None: generated from host name, process id and a random part.
 
-    `drain_ms`: how long a stopping replica still answers after it has said that it is not ready.
-    `grace_ms`: how long what is in flight may take after that. `remember`: reservations, at most, that it could put
-    back into a lost ledger."""
+    `drain_ms`: how long a stopping replica still answers after it reported not ready. `grace_ms`: how long requests
+    in flight may take after that. `remember`: the most reservations it remembers, to restore a lost ledger."""
 
     replica_id: str | None = None
     query_only: bool = False
@@ -172,14 +171,14 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, slots=True)
 class HintSettings:
-    """How a sandbox request over HTTP is read: `lenient` loses one bad member, not all of them."""
+    """How a sandbox request over HTTP is read: `lenient` drops a bad member, not the whole hint."""
 
     lenient: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything one process is configured with, built once by `scheduler.config.load_settings`."""
+    """The whole configuration of one process, built once by `scheduler.config.load_settings`."""
 
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     store: StoreSettings = field(default_factory=StoreSettings)

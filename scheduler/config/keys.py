@@ -1,8 +1,7 @@
-"""The table of every configuration key: one line each, from which reading, `config` and the docs are made.
+"""The table of every configuration key, one line each, from which reading, `config` and the docs are made.
 
-A key's place in a file is its path under `scheduler` (the two of logging stand at the top, as in
-AgentENV's file). Its environment variable is `SCHEDULER_` and the path in capitals, unless it is
-named here.
+A key's place in a file is its path under `scheduler` (the two of logging are at the top, as in AgentENV's file). Its
+environment variable is `SCHEDULER_` and the path in capitals, unless the table names another.
 """
 
 from __future__ import annotations
@@ -62,16 +61,16 @@ class Key:
 
     @property
     def environment(self) -> tuple[str, ...]:
-        """Its variables, the one that wins first."""
+        """Its variables; the first that is set wins."""
         return self.variables or ("SCHEDULER_" + self.path.upper().replace(".", "_"),)
 
     @property
     def default_variable(self) -> str:
-        """The variable by which whoever packs the program, as an image, replaces the default."""
+        """The variable with which an image replaces the default."""
         return "SCHEDULER_DEFAULT_" + self.path.upper().replace(".", "_")
 
     def shown(self, value: Any) -> Any:
-        """The value as a file would say it, and nothing secret in it."""
+        """The value as a file would write it, without secrets."""
         shown = self.kind.show(value)
         return redact_url(shown) if isinstance(shown, str) and "://" in shown else shown
 
@@ -89,7 +88,7 @@ _PLACING = (
         "Effective CPU capacity = floor(advertised × this); `unlimited` excludes no node for CPU."),
     Key("overcommit.memory", overcommit(), _ledger.overcommit_memory, "The same for memory."),
     Key("cold_defaults.cpu_count", integer(0, UINT32_MAX), _ledger.cold_default_cpu_count,
-        "What a node gives a cold request that states no CPU; 0 = unknown."),
+        "CPUs of a cold request that states none; 0 = unknown."),
     Key("cold_defaults.memory_mb", integer(0, MEMORY_MB_MAX), _ledger.cold_default_memory_mb,
         "The same for memory, in MiB."),
     Key("grouped_round_robin.max_sandbox_count", integer(0, UINT32_MAX), 0,
@@ -105,7 +104,7 @@ _PLACING = (
     Key("locality.enabled", boolean(), _ledger.locality_enabled,
         "Prefer nodes that already hold the artifacts a template needs."),
     Key("hints.lenient", boolean(), HintSettings().lenient,
-        "Over HTTP, a bad member of a sandbox request loses only itself instead of the whole hint."),
+        "Over HTTP, a bad member of a sandbox request drops only itself instead of the whole hint."),
 )  # fmt: skip
 
 _LIMITS = tuple(
@@ -138,11 +137,12 @@ _TIME = (
     Key("report_ttl", duration(default_instead_of_none_ms=_ledger.report_ttl_ms), _ledger.report_ttl_ms,
         "A node silent for longer is unhealthy."),
     Key("binding_ttl", duration(default_instead_of_none_ms=_ledger.binding_ttl_ms), _ledger.binding_ttl_ms,
-        "How long a sandbox's binding outlives its last sign. AgentENV's 30s is shorter than a node's 60 s back-off."),
+        "How long a binding stays valid after the last report that lists it. AgentENV's 30s is shorter than a node's 60 s"
+        " back-off."),
     Key("binding_grace", duration(least_ms=0), _ledger.binding_grace_ms,
         "A roster that lacks a sandbox younger than this does not unbind it."),
     Key("placement_reservation_ttl", duration(), _ledger.placement_reservation_ttl_ms,
-        "How long a placement is kept without a word about it."),
+        "How long a reservation is held without a confirm, cancel or report."),
 )  # fmt: skip
 
 _LEDGER = (
@@ -171,14 +171,14 @@ _LEDGER = (
     Key("store.tls.check_hostname", boolean(), _store.tls_check_hostname,
         "Whether the server's certificate must name the host."),
     Key("durability.wait_replicas", integer(0, 100), _store.wait_replicas,
-        "Redis replicas that must have a promise before it is answered; 0 = none."),
+        "Redis replicas that must have a write before it is acknowledged; 0 = none."),
     Key("rebuild.remember", integer(0, 10_000_000), _replica.remember,
         "Reservations a replica remembers, to put them back into a ledger that lost them; about 500 bytes each."),
     Key("compat.upstream_bindings", boolean(), _store.upstream_bindings,
         "Also write bindings under AgentENV's own keys. Not possible on a Redis Cluster."),
     Key("compat.limits", choice(Limits), _ledger.limits,
-        "`pending`: a creation is held to `node_resource_limit` with what is promised and itself; "
-        "`reported`: to reports alone, as AgentENV does."),
+        "`pending`: `node_resource_limit` counts reports, reservations and the creation itself; "
+        "`reported`: reports alone, as AgentENV does."),
     Key("artifact_store_capacity", integer(1, SAFE_INTEGER_MAX), _ledger.artifact_store_capacity,
         "Entries of the artifact index, at most."),
     Key("artifact_lookup_node_limit", integer(-(2**63), SAFE_INTEGER_MAX), _ledger.artifact_lookup_node_limit,
@@ -196,7 +196,7 @@ _FLEET = (
     Key("discovery.kubernetes.service_name", text(), "", "The nodes' Service; needed in that mode."),
     Key("discovery.kubernetes.port", integer(0, 65535), 0, "The port that nodes serve; needed in that mode."),
     Key("discovery.kubernetes.scheme", text("http or https", "https?"), "http", "The scheme of their endpoints."),
-    Key("discovery.kubernetes.ignore_pod_selector", text(), "", "Pods with these labels are no nodes."),
+    Key("discovery.kubernetes.ignore_pod_selector", text(), "", "Pods with these labels are not nodes."),
     Key("discovery.kubernetes.no_schedule_pod_selector", text(), "", "Pods with these labels only drain."),
 )  # fmt: skip
 
@@ -207,7 +207,7 @@ _EDGES = (
         "The file of API keys for HTTP and gRPC; without it both are open on loopback only.",
         variables=("SCHEDULER_API_KEYS_FILE",)),
     Key("http.insecure", boolean(), _http.insecure,
-        "Be open beyond loopback without API keys, over HTTP and gRPC.", "--insecure"),
+        "Allow listening beyond loopback without API keys, over HTTP and gRPC.", "--insecure"),
     Key("http.allowed_hosts", names(), (),
         "Names by which browsers may call HTTP on loopback without API keys, beside this machine's own."),
     Key("http.tls.cert_file", optional(file()), None, "PEM certificate chain; HTTP is plain without it."),
@@ -216,7 +216,7 @@ _EDGES = (
     Key("http.request_timeout", duration(), _http.request_timeout_ms, "The deadline of a request that states none."),
     Key("http.body_bytes_max", integer(1024, 2**31), _http.body_bytes_max, "A larger body is refused."),
     Key("http.in_flight_max", integer(1, 1_000_000), _http.in_flight_max,
-        "Requests answered at once, at most; who comes beyond is refused early."),
+        "Requests answered at once, at most; further ones are refused early."),
     Key("http.metrics_need_admin", boolean(), _http.metrics_need_admin,
         "Whether `/metrics` over HTTP asks for a key of role admin."),
     Key("http.connections_max", optional(integer(32, 1_000_000)), None,
@@ -242,7 +242,7 @@ _EDGES = (
     Key("grpc.message_bytes_max", integer(64 * 1024, 2**30), _grpc.message_bytes_max,
         "A larger message is refused. AgentENV's nodes need 4 MiB."),
     Key("grpc.in_flight_max", integer(1, 1_000_000), _grpc.in_flight_max,
-        "Calls answered at once, at most; who comes beyond is told UNAVAILABLE early."),
+        "Calls answered at once, at most; further ones are answered UNAVAILABLE early."),
     Key("grpc.connections_max", optional(integer(32, 1_000_000)), None,
         "Open gRPC connections, at most, and never more than the limit of descriptors leaves; a share of those when "
         "not given. One more is closed at once."),
@@ -256,10 +256,10 @@ _PROCESS = (
     Key("query_only", boolean(), _replica.query_only,
         "Serve only LookupNode and health, over gRPC; needs redis_addr.", "--query-only"),
     Key("replica_id", optional(text("1 to 128 visible ASCII characters", r"[!-~]{1,128}")), None,
-        "The name of this process among the replicas; made up when not given."),
+        "The name of this process among the replicas; generated when not given."),
     Key("shutdown.drain", duration(least_ms=0), _replica.drain_ms,
-        "How long a stopping replica still answers after it has said that it is not ready."),
-    Key("shutdown.grace", duration(least_ms=0), _replica.grace_ms, "How long what is in flight may take after that."),
+        "How long a stopping replica still answers after it has reported not ready."),
+    Key("shutdown.grace", duration(least_ms=0), _replica.grace_ms, "How long requests in flight may take after that."),
     Key("log_level", choice(LogLevel, {"warn": LogLevel.WARNING}), _logging.level, "What is logged.", "--log-level",
         ("SCHEDULER_LOG_LEVEL", "LOG_LEVEL")),
     Key("log_format", choice(LogFormat), _logging.format, "`auto`: console on a terminal, JSON elsewhere.",

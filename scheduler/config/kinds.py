@@ -1,8 +1,8 @@
-"""How the value of one configuration key is read, whatever it was written in.
+"""How the value of one configuration key is read and checked, from any source.
 
-A value comes from a file (JSON or TOML types) or as text (an environment variable, an
-option). `Kind.read` judges the typed form, `Kind.from_text` brings text into it. What is
-not acceptable is raised as `Unacceptable`, which says what would have been.
+A value comes from a file (JSON or TOML types) or as text (an environment variable, an option). `Kind.from_text`
+converts text, and `Kind.read` checks the typed value; an invalid one raises `Unacceptable`, which says what is
+allowed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Unacceptable(ValueError):
-    """`allowed` says what would do; `at` and `found` point inside a structured value."""
+    """`allowed` says what is valid; `at` and `found` point inside a structured value."""
 
     def __init__(self, allowed: str, at: str = "", found: object = None) -> None:
         super().__init__(allowed)
@@ -38,7 +38,7 @@ def _as_it_is(text: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """`allowed` completes "must be …"; `show` writes a value the way a file would."""
+    """`allowed` completes "must be …"; `show` converts a value to the form of a file."""
 
     allowed: str
     read: Callable[[object], T]
@@ -47,7 +47,7 @@ class Kind(Generic[T]):
 
 
 def member(table: Mapping[str, Any], name: str) -> Any:
-    """The member of that name, in any case as Go's JSON reader has it; None when there is none."""
+    """The member of that name in any case, as Go's JSON reader matches; None without one."""
     if name in table:
         return table[name]
     return next((value for found, value in table.items() if found.casefold() == name.casefold()), None)
@@ -65,7 +65,7 @@ def text(allowed: str = "a text that is not blank", pattern: str = r".*\S.*") ->
 
 
 def names() -> Kind[tuple[str, ...]]:
-    """Names of hosts; as text they are parted by commas."""
+    """Host names; as text they are separated by commas."""
     allowed = "a list of host names"
     form = re.compile(r"[A-Za-z0-9.-]{1,253}")
 
@@ -84,7 +84,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def choice(names: type[E], aliases: Mapping[str, E] | None = None) -> Kind[E]:
-    """One of the names, trimmed and in any case; `aliases` are understood but not advertised."""
+    """One of the names, trimmed and in any case; `aliases` are accepted but not advertised."""
     allowed = "one of " + ", ".join(member.value for member in names)
     known = {member.value: member for member in names} | dict(aliases or {})
 
@@ -131,13 +131,13 @@ def integer(least: int, most: int) -> Kind[int]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """For keys whose absence means something; a file cannot say it other than by silence."""
+    """For keys without a value by default, which a file can only leave out."""
     return Kind(kind.allowed, kind.read, kind.from_text, lambda value: None if value is None else kind.show(value))
 
 
 def duration(least_ms: int = 1, default_instead_of_none_ms: int | None = None) -> Kind[int]:
-    """Milliseconds of a Go duration. Zero and less count as `default_instead_of_none_ms` when
-    that is given, as AgentENV does; else what is under `least_ms` is refused."""
+    """Milliseconds of a Go duration. Zero and less become `default_instead_of_none_ms` when that is given, as in
+    AgentENV; otherwise less than `least_ms` is refused."""
     allowed = DURATION_FORM + (", greater than zero" if least_ms > 0 and default_instead_of_none_ms is None else "")
 
     def read(raw: object) -> int:
@@ -197,7 +197,7 @@ _LEDGER_SCHEMES = ("redis", "rediss", "unix", "sentinel", "cluster")
 
 
 def ledger_address() -> Kind[str]:
-    """The shape only; what the URL says beyond its scheme is read where the client is made."""
+    """Checks the form only; the client parses the rest of the URL."""
     allowed = "embedded, host:port, or a URL with redis://, rediss://, unix://, sentinel:// or cluster://"
 
     def read(raw: object) -> str:
@@ -226,7 +226,7 @@ def ledger_address() -> Kind[str]:
 
 
 def redact_url(address: str) -> str:
-    """The address without what is secret in it: the login's password, and any in its query."""
+    """The address without its passwords."""
     scheme, separator, rest = address.partition("://")
     if not separator:
         return address
@@ -238,14 +238,14 @@ def redact_url(address: str) -> str:
 
 
 def holds_password(address: str) -> bool:
-    """Whether a password, of the server or of its sentinels, stands in the address itself."""
+    """Whether the address contains a password, of the server or of its sentinels."""
     _, separator, rest = address.partition("://")
     login, at, place = (rest if separator else address).rpartition("@")
     return bool(at and ":" in login) or re.search(r"(?i)[?&]\w*password=.", place) is not None
 
 
 def file() -> Kind[Path]:
-    """A file that is there now: a path misspelt is told at start-up, not at the first request."""
+    """A file that exists now, so that a wrong path fails the start, not the first request."""
     allowed = "the path of a file that can be read"
 
     def read(raw: object) -> Path:
@@ -260,7 +260,7 @@ def file() -> Kind[Path]:
 
 
 def password_file() -> Kind[Path]:
-    """A file that holds a password now: an empty one is told at start-up, not by a server that refuses it."""
+    """A file that contains a password now, so that an empty one fails the start."""
     allowed = "the path of a file that can be read and holds a password, on one line"
 
     def read(raw: object) -> Path:

@@ -1,7 +1,7 @@
-"""From the sources to one frozen `Settings`: option, environment, file, image, default, in this order.
+"""Loads one frozen `Settings`; precedence: option, environment, file, image, default.
 
-Everything that is wrong is found before anything is said: `ConfigurationError` lists every
-broken key with its value, where that came from, and what would be allowed.
+All faults are reported together: `ConfigurationError` lists every invalid key with its value, its source, and what
+is allowed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FOUND_LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class DescribedKey:
-    """One key as it is in force: `value` shows no secret, `source` says where it came from."""
+    """One key and its value in force: `value` contains no secret, `source` says where it came from."""
 
     key: Key
     value: Any
@@ -49,7 +49,7 @@ def _not_loaded() -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """`settings`, and how they came about. `warnings` are sentences for the start-up log; `reread` loads them anew from
+    """`settings`, and where they came from. `warnings` are sentences for the start-up log; `reread` loads again from
     the same `file`, options and environment."""
 
     settings: Settings
@@ -70,9 +70,9 @@ def load_configuration(
     options: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """Read, judge and assemble; ConfigurationError with everything that is wrong.
+    """Read, check and assemble; raises ConfigurationError with every fault.
 
-    `config_file` None takes the file that the environment names in SCHEDULER_CONFIG, if any."""
+    `config_file` None takes the file named by SCHEDULER_CONFIG, if any."""
     variables = os.environ if environment is None else environment
     known = {path: value for path, value in (options or {}).items() if path in KEYS}
     file_name = config_file or variables.get(CONFIG_FILE_VARIABLE, "").strip()
@@ -103,13 +103,13 @@ def load_settings(
     options: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """`load_configuration` for those who need no more than the settings."""
+    """`load_configuration`, returning only the settings."""
     return load_configuration(config_file=config_file, options=options, environment=environment).settings
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """`sentence` instead of the usual one, where a value is not what is wrong."""
+    """`sentence` replaces the usual text when the fault is not a value."""
 
     error: FieldError
     source: str
@@ -146,7 +146,7 @@ def _contradictions(values: Mapping[str, Any], sources: Mapping[str, str]) -> li
 
 
 def _unknown(path: str) -> _Problem:
-    """The value is not repeated: a misspelt redis_addr may hold a password."""
+    """The value is not shown: a misspelt redis_addr may contain a password."""
     near = nearest_key(path)
     sentence = f"there is no configuration key named {path}" + (f"; did you mean `{near}`?" if near else "")
     return _Problem(FieldError(path, path, "the name of a configuration key"), "option", sentence)

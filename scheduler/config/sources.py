@@ -1,7 +1,7 @@
-"""Where values come from: options, the environment, a file, an image's defaults. Each becomes `path → Given`.
+"""Collects raw values from options, environment, file and an image's defaults, each as `path → Given`.
 
-A blank value in the environment or in a file counts as not given, as AgentENV has it; a
-blank option is a mistake (most likely an unset shell variable) and is judged like any value.
+A blank value in the environment or a file counts as not given, as in AgentENV; a blank option is a mistake (most
+likely an unset shell variable) and is checked like any value.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SECTION = "scheduler"
 _OTHER_SECTIONS = frozenset({"gateway"})  # AgentENV's gateway reads the same file
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
-"""Kubernetes gives every pod a variable `<SERVICE>_PORT=tcp://…` for each Service. One that is
-called `scheduler-http` would meet our `SCHEDULER_HTTP_PORT`; such a value is not meant for us."""
+"""Kubernetes sets `<SERVICE>_PORT=tcp://…` in every pod for each Service. One called `scheduler-http` would collide
+with our `SCHEDULER_HTTP_PORT`; such a value is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A raw value and where it was found. `is_text`: it still has to be brought into its type."""
+    """A raw value and its source. `is_text`: it must still be converted to its type."""
 
     raw: object
     source: str
@@ -55,7 +55,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
 
 
 def from_image(environment: Mapping[str, str]) -> dict[str, Given]:
-    """`SCHEDULER_DEFAULT_…`: what an image sets for its surroundings and the operator's file may still change."""
+    """`SCHEDULER_DEFAULT_…`: defaults set by an image, which the operator's file may still change."""
     return {
         path: Given(environment[key.default_variable], key.default_variable, is_text=True)
         for path, key in KEYS.items()
@@ -81,7 +81,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
 
 
 def from_document(document: Mapping[str, Any], source: str) -> dict[str, Given]:
-    """Member names match in any case, as Go's JSON reader has it; null and blank are not given."""
+    """Member names match in any case, as in Go's JSON reader; null and blank count as not given."""
     section = find_member(document, SECTION)
     if section is not None and not isinstance(section, Mapping):
         raise ConfigurationError(f"{SECTION} in {source} must be a table of keys, not {section!r}")
@@ -102,15 +102,15 @@ def from_document(document: Mapping[str, Any], source: str) -> dict[str, Given]:
 
 
 def nearest_key(path: str) -> str | None:
-    """The key that whoever wrote `path` most likely meant."""
+    """The key that was most likely meant by `path`."""
     near = get_close_matches(path, KEYS, n=1, cutoff=0.8)
     return near[0] if near else None
 
 
 def suspicious_members(document: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each unknown member that looks like a key misspelt or misplaced.
+    """A sentence for each unknown member that looks like a misspelt or misplaced key.
 
-    Other unknown members pass silently: AgentENV's file may hold what only AgentENV reads."""
+    Other unknown members are ignored: AgentENV's file may contain what only AgentENV reads."""
     tree = _tree()
     inside = find_member(document, SECTION)
     yield from _suspicious(inside if isinstance(inside, Mapping) else {}, tree, "")

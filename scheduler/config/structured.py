@@ -1,6 +1,7 @@
-"""The keys that hold a list or a table: nodes and templates. As text they are JSON.
+"""The keys that contain a list or a table: nodes and templates. As text they are JSON.
 
-Ids and endpoints are cleaned as the API cleans them, and members match in any case, as those of the file do."""
+Ids and endpoints are checked as by the API, and member names match in any case.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def _identifier(raw: object, at: str) -> str:
 
 
 def _endpoint(raw: object, at: str) -> str:
-    """What a gateway proxies to."""
+    """The URL that a gateway proxies to."""
     cleaned = clean_endpoint(raw) if isinstance(raw, str) else None
     if cleaned is None:
         raise Unacceptable(ENDPOINT_FORM, at, raw)

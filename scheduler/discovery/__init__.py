@@ -1,7 +1,7 @@
-"""Where the list of nodes comes from when it is neither configured nor told by the nodes themselves.
+"""Kubernetes discovery: reads the node list from EndpointSlices and pods.
 
 selectors.py    label selectors, checked at start-up
-endpoints.py    EndpointSlices and pods → who is a node, and who only drains
+endpoints.py    EndpointSlices and pods → which nodes there are, and which of them drain
 reflector.py    a copy of a Kubernetes list, kept current by a watch
-kubernetes.py   the two put together, written to the ledger by one replica at a time
+kubernetes.py   combines them; one replica at a time writes the result to the ledger
 """

@@ -1,8 +1,8 @@
-"""From EndpointSlices and pods to the two lists discovery knows: who may be chosen, and who only drains.
+"""Derives the active and the draining nodes from EndpointSlices and pods.
 
-An endpoint is a node when it serves (being ready or not says nothing about running sandboxes), is
-a named target, and has an address that is an IP. A terminating one drains. Pods that match the
-ignore selector are no nodes; those that match the no-schedule selector drain.
+An endpoint is a node when it serves (readiness says nothing about running sandboxes), has a named target, and an IP
+address. A terminating one drains. Pods that match the ignore selector are not nodes; those that match the
+no-schedule selector drain.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def discover(
         if not node_id or node_id in ignored or address is None or conditions.get("serving") is not True:
             continue
         drains = conditions.get("terminating") is True or node_id in no_schedule
-        # A dual-stack pod is in two slices; the first one, in our order, names its address.
+        # A dual-stack pod is in two slices; the first one, in our order, gives its address.
         (lingering if drains else active).setdefault(node_id, NodeAddress(node_id, f"{scheme}://{address}:{port}"))
     return DiscoveredNodes(
         active=tuple(node for node_id, node in sorted(active.items()) if node_id not in lingering),
@@ -56,14 +56,15 @@ def discover(
 
 
 def _endpoints(slices: Iterable[KubernetesObject], port: int) -> Iterable[Mapping[str, Any]]:
-    """Those of slices that list the port: IPv4 before IPv6, then by the slice's name, so that the order is one."""
+    """The endpoints of slices that list the port: IPv4 before IPv6, then by the slice's name, so that the order is
+    stable."""
     for piece in sorted(slices, key=lambda piece: (piece.get("addressType", ""), piece["metadata"]["name"])):
         if any(listed.get("port") == port for listed in piece.get("ports") or ()):
             yield from piece.get("endpoints") or ()
 
 
 def _first_ip(addresses: Iterable[str]) -> str | None:
-    """As it stands in a URL: IPv6 in brackets."""
+    """In the form of a URL: IPv6 in brackets."""
     for text in addresses:
         try:
             address = ip_address(text)

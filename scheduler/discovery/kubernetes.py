@@ -1,8 +1,8 @@
-"""Nodes from the EndpointSlices of one Kubernetes Service.
+"""Discovers nodes from the EndpointSlices of one Kubernetes Service.
 
-Every replica watches, so that each is ready to take over; the one that holds the lease in the
-ledger writes the list, whole, whenever it changed and now and then regardless. A list that turns
-empty is believed only after a while: a gap between slices must not wipe out every observation.
+Every replica watches, so that each can take over; the one that holds the lease in the ledger writes the complete
+list when it changed, and at intervals regardless. An empty list is accepted only after a while, so that a gap
+between slices cannot remove every node.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ LEASE = "kubernetes_discovery"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryTimes:
-    """`empty_seconds`: how long an empty list must stay empty to be believed. `rewrite_seconds`: how often an
-    unchanged list is written again, for a ledger that somebody else changed."""
+    """`empty_seconds`: how long a list must stay empty before it is accepted. `rewrite_seconds`: how often an
+    unchanged list is written again, in case somebody changed the ledger."""
 
     settle_seconds: float = 0.1
     empty_seconds: float = 30.0
@@ -47,7 +47,7 @@ class DiscoveryTimes:
 
 
 class KubernetesDiscovery:
-    """`run` does it all until cancelled. `connect` gives the API client; tests point it at a server of theirs."""
+    """`run` does everything until cancelled. `connect` returns the API client; tests pass their own."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class KubernetesDiscovery:
         self.holds_lease = False
 
     async def run(self) -> None:
-        """Until cancelled. Outside of a cluster there is nothing to watch: said once, and the replica lives on."""
+        """Run until cancelled. Outside of a cluster this is logged once, and the replica continues without
+        discovery."""
         try:
             client = self._connect()
         except ConfigurationError as error:
@@ -93,10 +94,10 @@ class KubernetesDiscovery:
                     await self._wait_for_change()
                     await self.step()
             finally:
-                await self._let_go()
+                await self._release_lease()
 
     async def step(self) -> None:
-        """Hold the lease if nobody else does, and write what is to be written."""
+        """Take or renew the lease, and write the list when it is due."""
         try:
             held = await self._leases.hold(LEASE, self._replica_id, self._times.lease_ttl_ms)
             if held and not self.holds_lease:
@@ -106,7 +107,7 @@ class KubernetesDiscovery:
             if held:
                 await self._write()
         except SchedulerError as error:
-            # Whether the lease still stands is not known, so nothing is taken for written.
+            # It is unknown whether the lease is still held, so the list counts as not written.
             self.holds_lease, self._written = False, None
             self._failures += 1
             if self._failures == 1:
@@ -117,7 +118,7 @@ class KubernetesDiscovery:
             self._failures = 0
 
     def found(self) -> DiscoveredNodes | None:
-        """What Kubernetes lists now; None before all lists were read once."""
+        """The nodes that Kubernetes lists now; None until every list has been read once."""
         if not self._reflectors or not all(reflector.synced for reflector in self._reflectors):
             return None
         slices, *pods = self._reflectors
@@ -132,7 +133,7 @@ class KubernetesDiscovery:
 
     async def _write(self) -> None:
         found = self.found()
-        if found is None or not self._believed(found):
+        if found is None or not self._is_accepted(found):
             return
         now = self._clock()
         if found == self._written and now - self._written_at < self._times.rewrite_seconds:
@@ -140,7 +141,7 @@ class KubernetesDiscovery:
         await self._nodes.replace(found.active, found.lingering, keep_configured=True)
         self._written, self._written_at = found, now
 
-    def _believed(self, found: DiscoveredNodes) -> bool:
+    def _is_accepted(self, found: DiscoveredNodes) -> bool:
         if not found.empty:
             self._empty_since = None
             return True
@@ -151,7 +152,7 @@ class KubernetesDiscovery:
         return now - self._empty_since >= self._times.empty_seconds
 
     async def _wait_for_change(self) -> None:
-        """Until something changed, or it is time to renew the lease; changes come in bursts, so they may settle."""
+        """Until something changes or the lease must be renewed; waits a little longer for bursts of changes."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._times.renew_seconds):
                 await self._changed.wait()
@@ -191,17 +192,17 @@ class KubernetesDiscovery:
             for name, call, selector in wanted
         ]
 
-    async def _let_go(self) -> None:
+    async def _release_lease(self) -> None:
         if self.holds_lease:
             self.holds_lease = False
             try:
                 await self._leases.release(LEASE, self._replica_id)
             except SchedulerError as error:
-                log.info("the lease runs out by itself", detail=error.full_detail)
+                log.info("the lease was not released and will expire", detail=error.full_detail)
 
 
 def in_cluster_client() -> ApiClient:
-    """A client with the pod's own service account. ConfigurationError outside of a cluster, or without the extra."""
+    """A client with the pod's service account. Raises ConfigurationError outside of a cluster, or without the extra."""
     try:
         from kubernetes_asyncio.client import ApiClient, Configuration
         from kubernetes_asyncio.config import ConfigException, load_incluster_config

@@ -4,7 +4,7 @@
       ▲                          │ stream ended, connection lost: watch on from the last version seen
       └── 410 Gone, resync due ──┘ anything else: wait, then list again
 
-Bookmarks only move the version. After a fresh list, what is not in it is gone.
+Bookmarks only advance the version. A new list removes every object that is not in it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ WATCH_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class ReflectorTimes:
-    """`list_seconds` bounds one list; `watch_seconds` is how long the server keeps a watch open;
-    `resync_seconds` after a list, another is made, whatever the watch told."""
+    """`list_seconds` limits one list call; `watch_seconds` is how long the server keeps a watch open;
+    `resync_seconds` after a list, the list is read again in any case."""
 
     list_seconds: float = 30.0
     watch_seconds: int = 240
@@ -43,11 +43,11 @@ Call = Callable[..., Awaitable[Any]]
 
 
 class _Gone(Exception):
-    """The server no longer knows the version we would watch from."""
+    """The server no longer has the version to watch from."""
 
 
 class Reflector:
-    """`objects` by name, and `synced` once the first list was read. `changed` is called after each change."""
+    """`objects` by name; `synced` once the first list was read. `changed` is called after each change."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Reflector:
         self._failures = 0
 
     async def run(self) -> None:
-        """Until cancelled. Every failure is logged and tried again, 1 s doubling to 30 s apart."""
+        """Run until cancelled. Every failure is logged and retried, after 1 s doubling to 30 s."""
         while True:
             try:
                 await self._list()
@@ -100,13 +100,13 @@ class Reflector:
                     self._failures = 0
                     self._apply(event)
             except _failures() as error:
-                # The version may still be good; only when it does not help is everything listed again.
+                # The version may still be valid; list again only after several failures.
                 if self._failures >= WATCH_ATTEMPTS:
                     raise
                 await self._pause(error)
                 continue
             if self._version == started_with:
-                # A server that ends watches at once must not be asked in a tight loop.
+                # A server that ends watches at once must not be called in a tight loop.
                 await asyncio.sleep(min(self._times.retry_seconds, max(0.0, resync_at - loop.time())))
 
     async def _events(self, seconds: float) -> AsyncIterator[Mapping[str, Any]]:
@@ -117,7 +117,7 @@ class Reflector:
             resource_version=self._version,
             timeout_seconds=max(1, round(seconds)),
             _preload_content=False,
-            # Beyond what the server was asked for, silence means that the connection is dead.
+            # Silence for longer than requested means that the connection is dead.
             _request_timeout=seconds + self._times.list_seconds,
         )
         async with response:
@@ -133,7 +133,7 @@ class Reflector:
         if kind == "ERROR":
             if item.get("code") == GONE:
                 raise _Gone
-            raise ConnectionError(f"the watch told {item.get('reason')}: {item.get('message')}")
+            raise ConnectionError(f"the watch reported {item.get('reason')}: {item.get('message')}")
         self._version = item["metadata"]["resourceVersion"]
         if kind == "BOOKMARK":
             return
@@ -147,20 +147,20 @@ class Reflector:
     async def _pause(self, error: Exception) -> None:
         self._failures += 1
         seconds = min(self._times.retry_seconds * 2 ** (self._failures - 1), self._times.retry_seconds_max)
-        log.warning("a watch failed; trying again", list=self.name, problem=_told(error), seconds=seconds)
+        log.warning("a watch failed; trying again", list=self.name, problem=_summary(error), seconds=seconds)
         await asyncio.sleep(seconds)
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What a server, or the way to it, may do to us. Imported late: the client is an extra."""
+    """The errors of the server and the connection. Imported late, because the client is an extra."""
     import aiohttp
     from kubernetes_asyncio.client.exceptions import ApiException
 
-    # ValueError and KeyError: an answer that is no list, or no JSON.
+    # ValueError and KeyError: the answer is not JSON, or not a list.
     return (ApiException, aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError)
 
 
-def _told(error: Exception | ApiException) -> str:
-    """Short, and without the headers that an ApiException carries along."""
+def _summary(error: Exception | ApiException) -> str:
+    """Short, and without the headers of an ApiException."""
     status, reason = getattr(error, "status", None), getattr(error, "reason", None)
     return f"{status} {reason}" if status else f"{type(error).__name__}: {error}"[:200]

@@ -1,5 +1,5 @@
-"""Kubernetes label selectors. The API server applies them; here they are only checked, so that a
-typo stops the start-up with a clear text instead of a watch that fails for ever."""
+"""Checks Kubernetes label selectors at start-up, so that a typo stops the start instead of failing every watch. The
+API server applies them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SELECTOR_FORM = "a label selector such as app=node,tier in (a, b),!canary"
 
 
 def checked_selector(key: str, text: str) -> str:
-    """The trimmed selector, "" for a blank one. ConfigurationError naming `key` when it is none."""
+    """The trimmed selector, "" for a blank one. Raises ConfigurationError naming `key` when it is invalid."""
     selector = text.strip()
     position = 0
     while position < len(selector):

@@ -1,1 +1,1 @@
-"""What a replica tells about itself: structured logs and metrics."""
+"""Structured logs, metrics and traces of a replica."""

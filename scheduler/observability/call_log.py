@@ -1,4 +1,4 @@
-"""Lines about single calls, which can be thousands a second: bounded, and honest about what was left out."""
+"""Limits log lines about single calls, which can be thousands a second, and says how many were left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Second:
 
 
 class CallLog:
-    """Of every kind of event at most `per_second` lines in one second keep their level; the others are logged at debug.
+    """At most `per_second` lines per second of each kind of event keep their level; the others are logged at debug.
 
     The next line that keeps its level says in `left_out` how many did not. 0: all of them at debug."""
 

@@ -1,4 +1,4 @@
-"""The domain's figures as Prometheus metrics, taken from one reading of the ledger."""
+"""The domain's figures as Prometheus metrics, from one reading of the ledger."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _STATES = frozenset(ReservationState)
 ACTIVE_STATES = (ReservationState.PENDING, ReservationState.CONFIRMED)
 OBSERVED_STATUSES = ("ready", "connecting", "unhealthy", "lingering", "unspecified")
 
-# Nodes shown one by one; the others are summed under `_other`, so the label set stays bounded.
+# Nodes with a series of their own; the others are summed under `_other`, so the number of series is bounded.
 NODES_SHOWN = 200
 OTHER_NODES = "_other"
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerFigures:
-    """One reading. `stats` are the domain's counters; the rest is how things stand now."""
+    """One reading. `stats` are the domain's counters; the rest is its present state."""
 
     fleet: FleetTally = field(default_factory=FleetTally)
     stats: Mapping[str, int] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class LedgerFigures:
 
 
 class LedgerCollector(Collector):
-    """Shows the latest reading. Without one it shows nothing: a figure that is not known must not look like one."""
+    """Exports the latest reading, and nothing without one: an unknown figure must not look like a known one."""
 
     def __init__(self) -> None:
         self.figures: LedgerFigures | None = None
@@ -64,7 +64,7 @@ class LedgerCollector(Collector):
             )
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is known before the ledger was read, so nothing is claimed at registration."""
+        """Nothing is known before the ledger was read, so nothing is declared at registration."""
         return ()
 
 
@@ -76,11 +76,11 @@ def _observed_nodes(fleet: FleetTally) -> Metric:
 
 
 def _fullness(fleet: FleetTally) -> Iterator[Metric]:
-    """How full the nodes are that take creations."""
+    """How full the nodes that take creations are."""
     parts = {
         "capacity": "with overcommit",
         "allocated": "reported as allocated, to paused sandboxes as well",
-        "reserved": "promised and not yet reported",
+        "reserved": "held by reservations and not yet reported",
         "free": "left by capacity and limits",
         "largest_free": "left on the node that has the most",
     }
@@ -100,11 +100,11 @@ def _fullness(fleet: FleetTally) -> Iterator[Metric]:
 
 def _pending_by_node(pending: Mapping[str, PendingTotals]) -> Iterator[Metric]:
     kinds = {
-        "sandbox_count": ("agentenv_scheduler_pending_sandboxes", "Sandboxes promised and not yet reported"),
-        "cpu_count": ("agentenv_scheduler_pending_cpu_count", "CPUs promised and not yet reported"),
-        "memory_bytes": ("agentenv_scheduler_pending_memory_bytes", "Memory promised and not yet reported"),
+        "sandbox_count": ("agentenv_scheduler_pending_sandboxes", "Sandboxes reserved and not yet reported"),
+        "cpu_count": ("agentenv_scheduler_pending_cpu_count", "CPUs reserved and not yet reported"),
+        "memory_bytes": ("agentenv_scheduler_pending_memory_bytes", "Memory reserved and not yet reported"),
     }
-    # The busiest nodes are the ones a person asks about.
+    # The nodes with the most pending sandboxes are listed first.
     by_load = sorted(pending, key=lambda node_id: (-pending[node_id].sandbox_count, node_id))
     alone, together = by_load[:NODES_SHOWN], by_load[NODES_SHOWN:]
     for part, (name, what) in kinds.items():
@@ -117,7 +117,7 @@ def _pending_by_node(pending: Mapping[str, PendingTotals]) -> Iterator[Metric]:
 
 
 def _open_reservations(tally: Sequence[OpenReservations]) -> Iterator[Metric]:
-    """Those that hold capacity, by node and state, and how old the oldest is."""
+    """Reservations that hold capacity, by node and state, and the age of the oldest."""
     active = GaugeMetricFamily(
         "agentenv_scheduler_active_reservations", "Reservations that hold capacity", labels=["node", "state"]
     )
@@ -135,7 +135,7 @@ def _open_reservations(tally: Sequence[OpenReservations]) -> Iterator[Metric]:
 
 
 def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:
-    """The ledger's own counters: reservations by the state reached, groups by why they closed, the rest by name."""
+    """The ledger's counters: reservations by the state they reached, groups by why they closed, the rest by name."""
     reached = CounterMetricFamily(
         "agentenv_scheduler_reservations", "Reservations by the state they reached", labels=["state"]
     )

@@ -1,10 +1,10 @@
-"""Structured logs: one event name, then fields, through one pipe for every library.
+"""Structured logs: one event name, then fields, in one format for every library.
 
     log = get_logger(__name__)
     log.info("reservation confirmed", reservation_id=…, sandbox_id=…)
 
-`bound(request_id=…)` adds fields to everything that is logged inside it, in this task and
-those it starts. A field whose name says that it is secret is never written out.
+`bound(request_id=…)` adds fields to everything logged inside it, in this task and those it starts. A field whose
+name says that it is secret is never written.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _HIDDEN = "***"
 
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
-    """A logger of the standard tree, so that levels and capture work as everywhere in Python."""
+    """A logger of the standard library's tree, so that levels and capturing work as usual."""
     logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return logger
 
 
 @contextmanager
 def bound(**fields: Any) -> Iterator[None]:
-    """Fields for every event logged inside; None values are left out."""
+    """Adds fields to every event logged inside; None values are left out."""
     with structlog.contextvars.bound_contextvars(
         **{name: value for name, value in fields.items() if value is not None}
     ):
@@ -39,9 +39,9 @@ def bound(**fields: Any) -> Iterator[None]:
 
 
 def configure_logging(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Once per process. `form`: json, console, or auto (console on a terminal, else JSON).
+    """Call once per process. `form`: json, console, or auto (console on a terminal, else JSON).
 
-    Logs go to standard error: standard output belongs to what a command prints."""
+    Logs go to standard error, because standard output belongs to a command's result."""
     stream = stream or sys.stderr
     on_terminal = stream.isatty()
     as_json = form == "json" or (form == "auto" and not on_terminal)
@@ -70,7 +70,7 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None) -> No
 
 
 def set_level(level: str) -> None:
-    """From now on, for a process that logs already."""
+    """Change the level of a process that logs already."""
     logging.getLogger().setLevel(level.upper())
 
 
@@ -98,13 +98,13 @@ def _rendering(as_json: bool, on_terminal: bool) -> list[Any]:
 
 
 def _lead_with_what_happened(_: Any, __: str, event: Event) -> Event:
-    """So that a person who reads the lines finds when, how bad and what at their beginning."""
+    """Put time, level and message first, for people who read the lines."""
     leading = {name: event.pop(name) for name in ("timestamp", "level", "message") if name in event}
     return leading | dict(event)
 
 
 def hide_secrets(_: Any, __: str, event: Event) -> Event:
-    """By the field's name, at any depth. Values are made safe where they arise; this is the net below."""
+    """Hides fields by name, at any depth; a safety net, because values are made safe where they arise."""
     for name, value in event.items():
         event[name] = _hidden(name, value)
     return event
@@ -119,7 +119,7 @@ def _hidden(name: str, value: Any) -> Any:
 
 
 def _tame_libraries() -> None:
-    """Their loggers speak through the root handler, and only where they have something to say."""
+    """Route the libraries' loggers through the root handler, and silence what others log already."""
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "grpc", "asyncio", "kubernetes_asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = []

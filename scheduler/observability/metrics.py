@@ -1,9 +1,9 @@
-"""What a replica tells Prometheus: AgentENV's own metrics under their names, and the ledger's.
+"""The metrics of a replica: AgentENV's own under their names, and the ledger's.
 
-One `Metrics` belongs to one process and has its own registry; nothing is global. Calls are observed
-as they happen. What belongs to the whole domain (nodes, pending totals, groups, counters) is read
-from the ledger now and then and shown here by `show`; see `scheduler.service.overview`. docs/metrics.md
-lists every family, and a test holds it to this.
+One `Metrics` belongs to one process and has its own registry; nothing is global. Calls are observed as they happen.
+Figures of the whole domain (nodes, pending totals, groups, counters) are read from the ledger at intervals and set
+by `show`; see `scheduler.service.overview`. docs/metrics.md lists every family, and a test compares it with this
+module.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def status_label(error: BaseException | None) -> str:
         return "canceled"
     if not isinstance(error, SchedulerError):
         return "internal"
-    # AgentENV's own texts: a report from an unlisted node is an invalid argument there, not a missing thing.
+    # AgentENV answers a report from an unlisted node with INVALID_ARGUMENT, not NOT_FOUND.
     if type(error).__name__ == "NodeNotListed":
         return "invalid_argument"
     return _STATUS_LABEL_BY_CODE.get(error.code, "other")
@@ -69,8 +69,8 @@ Child = TypeVar("Child", Counter, Histogram)
 
 
 class Labelled(dict[tuple[str, ...], Child]):
-    """A metric's children by their labels: `calls["confirm", "done"]`. Each is looked up in the library once,
-    because on the hot path that look-up costs more than counting."""
+    """A metric's children by their labels: `calls["confirm", "done"]`. Cached, because on the hot path the library's
+    look-up costs more than counting."""
 
     def __init__(self, metric: Child) -> None:
         super().__init__()
@@ -83,16 +83,16 @@ class Labelled(dict[tuple[str, ...], Child]):
 
 
 def refusal_reason(error: NoNodes) -> str:
-    """The reason that kept out the most nodes, so that refusals add up; `no_candidates` without any node."""
+    """The reason that excluded the most nodes, so that refusals add up; `no_candidates` without any node."""
     if not error.reasons:
         return "no_candidates"
     return min(error.reasons, key=lambda reason: (-error.reasons[reason], reason))
 
 
 class Metrics:
-    """The counters and clocks of one process. Methods are named by what happened.
+    """The counters and timers of one process. Methods are named after what happened.
 
-    `tracing`, where there is any, has its spans around the same calls."""
+    `tracing`, if any, adds its spans around the same calls."""
 
     def __init__(self, tracing: Tracing | None = None) -> None:
         self.tracing = tracing
@@ -124,12 +124,12 @@ class Metrics:
         )
         self._reloads = counters(
             "agentenv_scheduler_reloads_total",
-            "Files read anew while running: done, or failed and the former content kept",
+            "Files read again while running: done, or failed and the former content kept",
             ("what", "result"),
         )
         self._refusals = counters(
             "agentenv_scheduler_refusals_total",
-            "Placements refused, by the reason that kept out the most nodes",
+            "Placements refused, by the reason that excluded the most nodes",
             ("reason",),
         )
         self._reservation_calls = histogram(
@@ -141,7 +141,7 @@ class Metrics:
             "agentenv_scheduler_replays_total", "Calls that had already taken effect and were answered again", ("call",)
         )
         self._conflicts = counters(
-            "agentenv_scheduler_conflicts_total", "Calls refused because another truth is recorded", ("call",)
+            "agentenv_scheduler_conflicts_total", "Calls refused because another state is recorded", ("call",)
         )
         self._degraded = counter(
             "agentenv_scheduler_degraded_placements_total", "Last-resort placements on a node that is not fresh"
@@ -160,13 +160,13 @@ class Metrics:
         )
         self._remembered = Gauge(
             "agentenv_scheduler_rebuild_remembered",
-            "Reservations this replica could put back into a lost ledger",
+            "Reservations this replica remembers, to restore a lost ledger",
             registry=registry,
         )
         self._not_remembered = counters(
             "agentenv_scheduler_rebuild_not_remembered_total",
-            "Reservations that this replica could not put back: `full` beyond rebuild.remember, `untold` beyond what "
-            "one reply tells",
+            "Reservations that this replica does not remember: `full` beyond rebuild.remember, `untold` beyond what "
+            "one reply contains",
             ("why",),
         )
         for why in ("full", "untold"):
@@ -192,7 +192,7 @@ class Metrics:
         ProcessCollector(registry=registry)
 
     def observe_rpc(self, rpc: str, status: str, seconds: float) -> None:
-        """One gRPC call of `scheduler.v1`; `status` as `status_label` says it."""
+        """One gRPC call of `scheduler.v1`; `status` is a `status_label`."""
         self._rpc[rpc, status].observe(seconds)
 
     def observe_schedule(self, strategy: str, status: str, seconds: float) -> None:
@@ -247,7 +247,7 @@ class Metrics:
         self._settings_mismatch.set(int(mismatch))
 
     def set_build(self, version: str) -> None:
-        """Once per process: what runs here."""
+        """Call once per process."""
         self._build.labels(version, platform.python_version()).set(1)
 
     def set_ready(self, ready: bool) -> None:
@@ -257,20 +257,20 @@ class Metrics:
         self._ledger_up.set(int(up))
 
     def watch_store(self, name: str, figures: StoreFigures) -> None:
-        """Shows from now on what this client of the ledger counts; `name` tells clients of one process apart."""
+        """Export what this client of the ledger counts; `name` distinguishes the clients of one process."""
         self._store.clients[name] = figures
 
     def show(self, figures: LedgerFigures | None) -> None:
-        """The domain's figures, until the next call. None: they are not known, and not on the page."""
+        """Show the domain's figures until the next call. None: they are unknown, and removed from the page."""
         self._collector.figures = figures
 
     def ledger_call(self, operation: str) -> AbstractContextManager[object]:
-        """`with metrics.ledger_call("confirm"):` around one await of the ledger."""
+        """`with metrics.ledger_call("confirm"):` around one ledger call."""
         call = LedgerCall(self._ledger, self._store_errors, operation)
         return call if self.tracing is None else TracedLedgerCall(call, self.tracing.ledger_call(operation))
 
     def page(self) -> bytes:
-        """The text Prometheus scrapes."""
+        """The text that Prometheus scrapes."""
         return page_of(self.registry)
 
 
@@ -278,12 +278,12 @@ _STORE_ERROR_CODES = frozenset({"store_unavailable", "not_rebuilt", "overloaded"
 
 
 def fault_of_ledger(error: BaseException | None) -> str | None:
-    """The code of an error that is the ledger's fault; None when it is the request's, or there is none."""
+    """The code of an error that the ledger caused; None when the request caused it, or there is none."""
     return error.code if isinstance(error, SchedulerError) and error.code in _STORE_ERROR_CODES else None
 
 
 class LedgerCall:
-    """Times one ledger call and counts it when the ledger, not the request, was at fault."""
+    """Times one ledger call, and counts it as an error when the ledger, not the request, was at fault."""
 
     __slots__ = ("_errors", "_operation", "_seconds", "_started")
 

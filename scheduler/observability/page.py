@@ -1,7 +1,7 @@
-"""The text that Prometheus scrapes, spelled as AgentENV's own processes spell it.
+"""The text that Prometheus scrapes, in the spelling of AgentENV's own processes.
 
-AgentENV's metrics come from Go's client. Two things differ in Python's and are evened out here, because both are
-part of a series' identity: `le="1"` instead of `le="1.0"`, and no `_created` series beside every counter.
+AgentENV's metrics come from Go's client. Two differences of Python's are evened out, because both are part of a
+series' identity: `le="1"` instead of `le="1.0"`, and no `_created` series beside every counter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a replica's clients of the ledger count: attempts, retries, connections."""
+"""What a replica's ledger clients count: attempts, retries, connections."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class StoreFigures(Protocol):
 
 
 _COUNTERS = (
-    ("attempts", "store_attempts", "Exchanges with the ledger's server that were begun"),
+    ("attempts", "store_attempts", "Attempts to exchange commands with the ledger's server"),
     ("retries", "store_retries", "Attempts that failed and were repeated"),
     ("failures", "store_failures", "Calls that failed for good, expected refusals of scripts not among them"),
-    ("scripts_reloaded", "store_scripts_reloaded", "Scripts that the server had forgotten and was sent again"),
-    ("relocations", "store_relocations", "Times the client looked for the ledger's server anew: a failover"),
-    ("backlog_slices", "store_backlog_slices", "Slices of backlog that calls of this replica worked off"),
+    ("scripts_reloaded", "store_scripts_reloaded", "Scripts sent again because the server did not have them"),
+    ("relocations", "store_relocations", "Times the client looked up the ledger's server again: a failover"),
+    ("backlog_slices", "store_backlog_slices", "Slices of backlog that calls of this replica processed"),
 )
 _GAUGES = (
     ("connections_in_use", "store_connections_in_use", "Connections to the ledger that carry a call"),
@@ -37,7 +37,7 @@ _GAUGES = (
 
 
 class StoreCollector(Collector):
-    """`clients`: name → what it counts; `ledger` writes and decides, `reader` reads what may lag."""
+    """`clients`: name → its counts; `ledger` writes and decides, `reader` reads what may lag."""
 
     def __init__(self) -> None:
         self.clients: dict[str, StoreFigures] = {}

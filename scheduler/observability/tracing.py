@@ -1,8 +1,8 @@
-"""Spans for OpenTelemetry: one around each request, inside it one around each call of the ledger.
+"""OpenTelemetry spans: one around each request, and inside it one around each ledger call.
 
-A caller's `traceparent` is taken in, so that its trace goes on here. Nothing of this is imported unless
-`tracing.enabled` says so; where spans go, which are kept and what they are named by is told by OpenTelemetry's own
-variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER, OTEL_SERVICE_NAME, …).
+A caller's `traceparent` is continued. Nothing of this is imported unless `tracing.enabled` is set; destination,
+sampling and names come from OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_TRACES_SAMPLER,
+OTEL_SERVICE_NAME, …).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLUSH_SECONDS = 2.0
 
 
 def open_tracing(version: str) -> Tracing:
-    """Tracing that exports over OTLP and gRPC. ConfigurationError without the extra."""
+    """Tracing that exports over OTLP and gRPC. Raises ConfigurationError without the extra."""
     try:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -42,7 +42,7 @@ def open_tracing(version: str) -> Tracing:
 
 
 class Tracing:
-    """The spans of one process. The provider is its own, so that nothing else in the process begins to trace."""
+    """The spans of one process. It has its own provider, so that nothing else in the process starts tracing."""
 
     def __init__(self, provider: TracerProvider, version: str = "") -> None:
         from opentelemetry.trace import SpanKind, StatusCode
@@ -55,7 +55,7 @@ class Tracing:
 
     @contextmanager
     def request(self, name: str, headers: Mapping[str, str]) -> Iterator[RequestSpan]:
-        """Around one request. `headers`: those of the caller, in lower case."""
+        """A span around one request. `headers`: the caller's, in lower case."""
         parent = self._propagator.extract(headers)
         with self._tracer.start_as_current_span(
             name, parent, self._kinds.SERVER, record_exception=False, set_status_on_exception=False
@@ -64,7 +64,7 @@ class Tracing:
 
     @contextmanager
     def ledger_call(self, operation: str) -> Iterator[RequestSpan]:
-        """Around one call of the ledger, retries included."""
+        """A span around one ledger call, retries included."""
         attributes = {"db.system.name": "redis", "db.operation.name": operation}
         with self._tracer.start_as_current_span(
             f"ledger {operation}",
@@ -76,7 +76,7 @@ class Tracing:
             yield RequestSpan(span, self._codes.ERROR)
 
     async def close(self) -> None:
-        """Sends what is waiting, for two seconds at most: a collector that is away keeps nobody."""
+        """Export what is waiting, for two seconds at most: an unreachable collector delays no stop."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut() -> None:
@@ -91,7 +91,7 @@ class Tracing:
 
 
 class RequestSpan:
-    """What is known only when the request has ended."""
+    """Adds to a span what is known only at the end of the request."""
 
     def __init__(self, span: Span, error: object) -> None:
         self._span = span
@@ -105,10 +105,10 @@ class RequestSpan:
         self._span.update_name(name)
 
     def tell(self, **attributes: str | int) -> None:
-        """Attributes by name, with `__` for a dot."""
+        """Set attributes by name, with `__` for a dot."""
         self._span.set_attributes({name.replace("__", "."): value for name, value in attributes.items()})
 
     def fail(self, kind: str) -> None:
-        """The scheduler or its ledger was at fault, not the request; `kind` is a code."""
+        """The scheduler or its ledger failed, not the request; `kind` is an error code."""
         self._span.set_attribute("error.type", kind)
         self._span.set_status(self._error)  # type: ignore[arg-type]  # a StatusCode, imported only where it is used
