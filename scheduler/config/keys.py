@@ -137,8 +137,8 @@ _TIME = (
     Key("report_ttl", duration(default_instead_of_none_ms=_ledger.report_ttl_ms), _ledger.report_ttl_ms,
         "A node silent for longer is unhealthy."),
     Key("binding_ttl", duration(default_instead_of_none_ms=_ledger.binding_ttl_ms), _ledger.binding_ttl_ms,
-        "How long a binding stays valid after the last report that lists it. AgentENV's 30s is shorter than a node's 60 s"
-        " back-off."),
+        "How long a binding stays valid after the last report that lists it. AgentENV's 30s is shorter than a node's"
+        " 60 s back-off."),
     Key("binding_grace", duration(least_ms=0), _ledger.binding_grace_ms,
         "A roster that lacks a sandbox younger than this does not unbind it."),
     Key("placement_reservation_ttl", duration(), _ledger.placement_reservation_ttl_ms,
