@@ -64,6 +64,14 @@ def test_systemd_takes_it(name: str, verifiable: Path) -> None:
     assert str(verifiable) not in judged.stderr, judged.stderr
 
 
+def test_what_systemd_does_not_take_is_found_out(verifiable: Path) -> None:
+    broken = verifiable / "broken.service"
+    broken.write_text((verifiable / LEDGER).read_text().replace("PrivateTmp=", "PrivatTmp="))
+    judged = systemd_analyze("verify", "--man=no", str(broken))
+    assert "PrivatTmp" in judged.stderr
+    assert str(verifiable) in judged.stderr
+
+
 @pytest.mark.parametrize("name", UNITS)
 def test_little_is_exposed(name: str, verifiable: Path) -> None:
     """systemd's own measure: 0 is safe, 10 is not; its "OK" ends at 4.0."""

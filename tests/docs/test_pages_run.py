@@ -168,7 +168,7 @@ def test_a_ledger_comes_back_from_its_backup_as_the_page_says(machine: Machine) 
         until_written(client)
     shown = machine.run(make_last)
     assert shown.strip(), "inspect check says what it counted"
-    assert "node" in machine.run(start)
+    assert "node" in machine.run(start)  # `nodes list`
     with machine.client() as client:
         # Some of what is there ends by itself; nothing else is, and nothing was changed.
         after = {key: client.type(key) for key in client.scan_iter(count=1_000)}
