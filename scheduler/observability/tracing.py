@@ -104,7 +104,7 @@ class RequestSpan:
     def name(self, name: str) -> None:
         self._span.update_name(name)
 
-    def tell(self, **attributes: str | int) -> None:
+    def set(self, **attributes: str | int) -> None:
         """Set attributes by name, with `__` for a dot."""
         self._span.set_attributes({name.replace("__", "."): value for name, value in attributes.items()})
 

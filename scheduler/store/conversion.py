@@ -46,9 +46,9 @@ class Conversion:
         )
         return OldLedger(converting, *map(int, counts))
 
-    async def convert(self, tell: Callable[[str, int], None] = lambda stage, done: None) -> bool:
+    async def convert(self, progress: Callable[[str, int], None] = lambda stage, done: None) -> bool:
         """Convert what `look` found, continuing an interrupted conversion; True when there was something to do.
-        Calls `tell` after each slice. Raises StoreUnusable for a format that this version cannot convert."""
+        Calls `progress` after each slice. Raises StoreUnusable for a format that this version cannot convert."""
         content = encode(LedgerSettings())
         # Depends on limits that version 0.1 may have; while it is absent, scripts assume it is set.
         del content["limited"]
@@ -59,4 +59,4 @@ class Conversion:
             if status != "converting":
                 return worked
             worked = True
-            tell(codec.text(reply[0]), int(reply[1]))
+            progress(codec.text(reply[0]), int(reply[1]))

@@ -232,7 +232,7 @@ def test_loopback_needs_no_keys(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example"])
-def test_beyond_loopback_http_needs_keys_unless_told(host: str, tmp_path: Path) -> None:
+def test_beyond_loopback_http_needs_keys_or_insecure(host: str, tmp_path: Path) -> None:
     assert refusal(http__host=host)[0]["field"] == "http.host"
     assert settings(http__host=host, http__insecure=True).http.insecure
     keys = tmp_path / "keys"
@@ -359,7 +359,7 @@ def test_logging_understands_gos_warn() -> None:
     assert found.format is LogFormat.JSON
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         settings(strategy="x", report_ttl="30", http__host="0.0.0.0")
     assert raised.value.detail.startswith("configuration: 3 faults\n")

@@ -184,7 +184,7 @@ async def test_a_failing_server_is_tried_again_and_changes_nothing(cluster: Clus
     await cluster.lists(p1="active", p2="active", p3="active")
 
 
-async def test_resync_lists_again_whatever_the_watch_told(cluster: Cluster) -> None:
+async def test_resync_lists_again_whatever_the_watch_reported(cluster: Cluster) -> None:
     two_nodes(cluster.api)
     await cluster.replica(times={"reflector": ReflectorTimes(resync_seconds=0.05, retry_seconds=0.01)})
 
@@ -295,7 +295,7 @@ def test_outside_of_a_cluster_the_reason_is_said(monkeypatch: pytest.MonkeyPatch
         in_cluster_client()
 
 
-async def test_a_ledger_that_is_away_is_told_once_and_once_more_when_it_is_back(
+async def test_a_ledger_that_is_away_is_logged_once_and_once_more_when_it_is_back(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two_nodes(cluster.api)

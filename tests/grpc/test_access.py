@@ -118,7 +118,7 @@ async def test_a_stranger_is_refused_before_its_message_is_received(keys: KeyRin
         assert await status_of(port.raw(UPSTREAM + "Heartbeat")(frame)) == "UNAUTHENTICATED"
 
 
-async def test_agentenvs_clients_come_in_without_a_key_unless_told_otherwise(keys: KeyRing) -> None:
+async def test_agentenvs_clients_need_no_key_unless_configured(keys: KeyRing) -> None:
     services = scripted_services()
     services.bindings.answers("lookup", BINDING)
     async with serving(services, access=AccessPolicy(keys)) as port:

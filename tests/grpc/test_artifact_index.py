@@ -54,7 +54,7 @@ async def index_keys(backend: Backend, *names: str) -> dict[str, Any]:
     return dict.fromkeys(found)
 
 
-async def test_the_one_who_asks_is_left_out_and_addresses_are_told(ledger: Ledger) -> None:
+async def test_the_asking_node_is_left_out_and_addresses_are_answered(ledger: Ledger) -> None:
     await list_nodes(ledger, "a", "b", "c")
     await report(ledger, "a", "b")
     await report(ledger, "c", backend="other")

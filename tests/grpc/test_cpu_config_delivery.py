@@ -118,7 +118,7 @@ async def test_a_node_that_comes_back_blocks_nobody(nodes: Nodes, clock: Virtual
     assert eax_of(await nodes.report("b")) == 0b0110
 
 
-async def test_what_a_departed_node_told_is_forgotten_after_a_day(nodes: Nodes, backend: Backend) -> None:
+async def test_what_a_departed_node_sent_is_forgotten_after_a_day(nodes: Nodes, backend: Backend) -> None:
     await nodes.listed("a")
     await nodes.report("a", config())
     await nodes.listed()
@@ -170,7 +170,7 @@ async def test_clusters_are_apart_and_a_node_that_moves_leaves_its_old_one(nodes
     assert eax_of(await nodes.report("a", "", "x")) == 0b1110
 
 
-async def test_a_text_that_cannot_be_read_sends_nothing_until_it_is_mended(nodes: Nodes) -> None:
+async def test_a_text_that_cannot_be_read_sends_nothing_until_it_is_corrected(nodes: Nodes) -> None:
     await nodes.listed("a", "b")
     await nodes.report("a", config(0b1110))
     assert await nodes.report("b", "{broken") is None

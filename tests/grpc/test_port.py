@@ -43,7 +43,7 @@ async def still_answers(port: Port) -> bool:
     return bool(answer.node.node_id == "a")
 
 
-async def test_health_serves_the_empty_name_and_the_service_until_told_otherwise(port: Port) -> None:
+async def test_health_serves_the_empty_name_and_the_service_until_draining(port: Port) -> None:
     assert await health_of(port, "") == SERVING
     assert await health_of(port, "scheduler.v1.Scheduler") == SERVING
     assert (await refusal(health_of(port, "other")))[0] == "NOT_FOUND"
@@ -64,7 +64,7 @@ async def test_readiness_is_what_readyz_says(port: Port) -> None:
     assert await health_of(port, "readiness") == NOT_SERVING
 
 
-async def test_who_watches_readiness_hears_of_a_change() -> None:
+async def test_a_watcher_of_readiness_receives_changes() -> None:
     answers = iter([None, None, errors.StoreUnavailable("away")])
 
     async def check() -> None:
@@ -128,7 +128,7 @@ async def test_the_callers_deadline_is_the_deadline_of_the_work(port: Port) -> N
     assert 3500 < without <= 10_000
 
 
-async def test_who_comes_beyond_what_can_be_under_way_is_told_at_once() -> None:
+async def test_calls_beyond_the_limit_are_refused_at_once() -> None:
     services = scripted_services()
     release = asyncio.Event()
 
@@ -308,7 +308,7 @@ async def test_upstreams_spelling_of_every_interface_is_understood() -> None:
     assert GrpcOptions(address=":9090").listen_address == "[::]:9090"
 
 
-async def test_the_probe_tells_serving_not_serving_and_nobody_there(
+async def test_the_probe_reports_serving_not_serving_and_unreachable(
     port: Port, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask = [f"-addr={port.address}"]

@@ -110,7 +110,7 @@ async def test_a_size_beyond_every_node_is_unavailable_to_agentenvs_gateway(port
 @pytest.mark.ledger_settings(
     strategy=Strategy.ROUND_ROBIN, node_resource_limit=NodeResourceLimit(max_allocated_cpu_including_paused=3)
 )
-async def test_a_limit_is_told_with_its_figures(port: Port) -> None:
+async def test_a_limit_is_answered_with_its_figures(port: Port) -> None:
     await port.reservations.Reserve(cold(2))
     code, status = await details(port.reservations.Reserve(cold(2)))
     refusal_ = v1alpha.Refusal()
@@ -154,7 +154,7 @@ async def test_cancel_frees_at_once_by_id_and_by_key(port: Port) -> None:
     assert (await port.reservations.Reserve(cold(4))).reservation.cpu_count == 4
 
 
-async def test_a_node_that_refuses_is_avoided_whichever_way_it_is_told(port: Port) -> None:
+async def test_a_node_that_refuses_is_avoided_whichever_way_it_is_reported(port: Port) -> None:
     for number in range(3):
         key = f"k{number}"
         placed = await port.reservations.Reserve(cold(1, idempotency_key=key))
@@ -204,7 +204,7 @@ async def test_renew_moves_the_deadline_and_a_late_confirm_is_orphaned(port: Por
     ] == "FAILED_PRECONDITION"
 
 
-async def test_explain_reserves_nothing_and_tells_rank_or_reason(port: Port) -> None:
+async def test_explain_reserves_nothing_and_answers_rank_or_reason(port: Port) -> None:
     for _ in range(2):
         answer = await port.reservations.Explain(cold(3, 1024))
         assert answer.node.node_id == "a"
@@ -272,7 +272,7 @@ async def test_a_sandbox_named_by_its_caller_is_unique_and_confirmed_by_that_nam
     await port.reservations.Confirm(v1alpha.ConfirmRequest(reservation_id=reservation_id, sandbox_id="mine"))
 
 
-async def test_a_cancel_tells_whether_the_node_answered(port: Port) -> None:
+async def test_a_cancel_says_whether_the_node_answered(port: Port) -> None:
     for cause in (v1alpha.CANCEL_CAUSE_UNSPECIFIED, v1alpha.CANCEL_CAUSE_CALLER, v1alpha.CANCEL_CAUSE_NODE_REFUSED):
         placed = await port.reservations.Reserve(cold())
         cancelled = await port.reservations.Cancel(

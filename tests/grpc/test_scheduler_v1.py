@@ -100,7 +100,7 @@ class TestBindings:
             (errors.DeadlineExceeded("too late"), ("DEADLINE_EXCEEDED", "too late")),
         ],
     )
-    async def test_lookup_tells_what_went_wrong(
+    async def test_lookup_answers_what_went_wrong(
         self, port: Port, error: errors.SchedulerError, told: tuple[str, str]
     ) -> None:
         port.services.bindings.fails("lookup", error)
@@ -154,7 +154,7 @@ class TestHeartbeat:
         assert heartbeat.p2p_endpoint == P2pEndpoint("iroh", '{"node":"x"}')
         assert 0 < deadline_ms < 10_500
 
-    async def test_what_is_absent_stays_absent_and_the_roster_is_always_told(self, port: Port) -> None:
+    async def test_what_is_absent_stays_absent_and_the_roster_is_always_known(self, port: Port) -> None:
         port.services.nodes.answers("heartbeat", HeartbeatResult(1))
         await port.scheduler.Heartbeat(v1.HeartbeatRequest(node_id="a", service_instance_id="i"))
         [(_, (heartbeat, _))] = port.services.nodes.calls
@@ -372,7 +372,7 @@ class TestArtifacts:
 
 
 @pytest.mark.parametrize("node_id", ["a\nb", "n" * 256, "\x1c"])
-async def test_an_id_that_no_node_can_have_is_told_to_be_in_no_list(port: Port, node_id: str) -> None:
+async def test_an_invalid_node_id_is_answered_as_not_listed(port: Port, node_id: str) -> None:
     node = v1.Node(node_id=node_id, endpoint="http://a:8000")
     artifact = v1.RecordP2pArtifactRequest(cluster_id="c", backend="iroh", key="k", node_id=node_id)
     for call in (

@@ -60,7 +60,7 @@ async def test_a_stop_under_load_cancels_nobody(grace: float | None) -> None:
     assert set(told) == {"OK", "UNAVAILABLE"}, told
 
 
-async def test_while_it_waits_for_calls_under_way_others_are_told_that_it_leaves() -> None:
+async def test_while_it_waits_for_calls_in_progress_others_are_refused() -> None:
     services = scripted_services()
     entered, release = asyncio.Event(), asyncio.Event()
 
@@ -82,7 +82,7 @@ async def test_while_it_waits_for_calls_under_way_others_are_told_that_it_leaves
         await stopping
 
 
-async def test_a_call_that_outlives_the_grace_is_cut_and_hears_unavailable() -> None:
+async def test_a_call_that_outlives_the_grace_is_cut_and_gets_unavailable() -> None:
     services = scripted_services()
     entered = asyncio.Event()
 

@@ -94,7 +94,7 @@ async def test_each_role_reaches_its_calls_and_no_other(
         {"X-API-Key": hash_key(KEYS["admin"])},
     ],
 )
-async def test_without_a_known_key_nothing_is_told(guarded: httpx.AsyncClient, headers: dict[str, str]) -> None:
+async def test_without_a_known_key_nothing_is_answered(guarded: httpx.AsyncClient, headers: dict[str, str]) -> None:
     for method, path in (("GET", "/v1/nodes"), ("POST", "/v1/schedule"), ("GET", "/metrics")):
         answer = await guarded.request(method, path, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")

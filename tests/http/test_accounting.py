@@ -99,7 +99,7 @@ async def test_a_replaced_process_is_stale_in_reports_and_events_and_may_not_unr
 
 
 @pytest.mark.parametrize(("cause", "status"), [("caller", 200), ("node_refused", 200), ("", 422), ("Caller", 422)])
-async def test_a_cancel_tells_whether_the_node_answered(api: httpx.AsyncClient, cause: str, status: int) -> None:
+async def test_a_cancel_says_whether_the_node_answered(api: httpx.AsyncClient, cause: str, status: int) -> None:
     await list_node(api, "node-a", cpu_count=32, memory_gib=64)
     headers = {"Idempotency-Key": "k"}
     placed = (await api.post("/v1/schedule", json={"hint": FULL}, headers=headers)).json()

@@ -302,7 +302,7 @@ async def test_a_charset_and_capital_letters_change_nothing(fake_api: httpx.Asyn
     assert answer.status_code == 200
 
 
-async def test_a_thousand_broken_fields_are_told_in_a_short_answer(fake_api: httpx.AsyncClient) -> None:
+async def test_a_thousand_broken_fields_get_a_short_answer(fake_api: httpx.AsyncClient) -> None:
     body = {f"field-{number}": "x" * 1_000 for number in range(1_000)}
     answer = await fake_api.post("/v1/schedule", json=body)
     assert answer.status_code == 422

@@ -97,7 +97,7 @@ async def test_a_defect_is_a_problem_without_its_trace(
         ("POST", "/v1/artifacts", "DELETE, GET, PUT"),
     ],
 )
-async def test_a_wrong_method_is_told_the_right_ones(
+async def test_a_wrong_method_is_answered_with_the_right_ones(
     fake_api: httpx.AsyncClient, method: str, path: str, allow: str
 ) -> None:
     answer = await fake_api.request(method, path)
@@ -171,7 +171,7 @@ async def test_a_caller_may_shorten_its_deadline(
 
 
 @pytest.mark.parametrize("wanted", ["0.0000001ms", "1ns"])
-async def test_a_deadline_that_has_passed_before_anything_began_is_told_as_one(
+async def test_a_deadline_that_has_passed_before_anything_began_is_answered_as_one(
     api: httpx.AsyncClient, wanted: str
 ) -> None:
     answer = await api.get("/v1/nodes", headers={"X-Request-Timeout": wanted})

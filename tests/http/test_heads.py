@@ -280,7 +280,7 @@ async def test_a_body_that_nobody_reads_has_a_time_too() -> None:
         assert await caller.rest() == b""
 
 
-async def test_who_takes_nothing_of_an_answer_is_let_go() -> None:
+async def test_a_peer_that_reads_no_answer_is_disconnected() -> None:
     gone = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -315,7 +315,7 @@ async def test_a_tls_handshake_that_never_ends_is_broken_off(tmp_path: Path) -> 
 # Connections.
 
 
-async def test_silent_connections_make_way_for_a_health_check() -> None:
+async def test_silent_connections_are_closed_for_a_health_check() -> None:
     async with serving(replace(PATIENT, connections_max=32)) as listener:
         host, _, port = listener.address.partition("://")[2].partition(":")
         silent = []
@@ -332,7 +332,7 @@ async def test_silent_connections_make_way_for_a_health_check() -> None:
                 sock.close()
 
 
-async def test_handshakes_make_way_too(tmp_path: Path) -> None:
+async def test_connections_in_their_handshake_are_closed_too(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path)
     tls = TlsSettings(certificates.server, certificates.server_key)
     trusting = ssl.create_default_context(cafile=str(certificates.authority))
@@ -378,7 +378,7 @@ async def test_the_one_that_waited_longest_goes_first_and_none_that_works() -> N
         assert (await works.answer())[0] == 200
 
 
-async def test_when_every_connection_works_a_new_one_is_told_when_to_come_back() -> None:
+async def test_when_every_connection_is_busy_a_new_one_is_refused_with_retry_after() -> None:
     begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -24,7 +24,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_while_replicas_put_back_everything_that_decides_is_told_as_not_rebuilt(
+async def test_while_replicas_put_back_every_call_that_decides_answers_not_rebuilt(
     api: httpx.AsyncClient, ledger: Ledger, call: str
 ) -> None:
     await ledger.settings.put(LedgerSettings(), "one", Loss("", "a loss", 10_000, ("one", "two")))

@@ -22,7 +22,7 @@ def path_of(reservation: dict[str, Any], call: str = "") -> str:
     return f"/v1/reservations/{reservation['reservation_id']}{call}"
 
 
-async def test_confirm_tells_the_sandbox_and_binds_it(
+async def test_confirm_names_the_sandbox_and_binds_it(
     api: httpx.AsyncClient, node_a: str, reservation: dict[str, Any]
 ) -> None:
     answer = await api.post(path_of(reservation, "/confirm"), json={"sandbox_id": "s1"})
@@ -143,7 +143,7 @@ async def test_reservations_page_oldest_first(api: httpx.AsyncClient, node_a: st
         "state=pending&state=settled",
     ],
 )
-async def test_a_bad_query_is_told_by_name(api: httpx.AsyncClient, query: str) -> None:
+async def test_a_bad_query_is_refused_by_name(api: httpx.AsyncClient, query: str) -> None:
     answer = await api.get(f"/v1/reservations?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == query.partition("=")[0]
@@ -157,7 +157,7 @@ async def test_an_unknown_reservation_is_not_found(api: httpx.AsyncClient, call:
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-async def test_a_node_that_refuses_is_avoided_whichever_way_it_is_told(api: httpx.AsyncClient, node_a: str) -> None:
+async def test_a_node_that_refuses_is_avoided_whichever_way_it_is_reported(api: httpx.AsyncClient, node_a: str) -> None:
     for number in range(3):
         placed = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers={"Idempotency-Key": f"k{number}"})
         reservation_id = placed.json()["reservation"]["reservation_id"]

@@ -124,7 +124,7 @@ async def test_a_replica_is_not_ready_while_writes_are_refused(
     await replica.services.readiness.check()
 
 
-async def test_a_placement_that_meets_the_refusal_is_enough_to_tell(replica: Replica) -> None:
+async def test_a_refused_placement_is_enough_to_notice(replica: Replica) -> None:
     await replica.membership.step()
     await replica.node("a")
     replica.tell("CONFIG", "SET", "min-replicas-to-write", "1")

@@ -36,7 +36,7 @@ async def cut_often(at: Scene, relay: Relay, fault: str, cuts: int = 40) -> None
         ("tear_replies", "connection cut in the middle of a reply"),
     ],
 )
-async def test_a_connection_cut_at_any_moment_promises_nothing_twice(
+async def test_a_connection_cut_at_any_moment_reserves_nothing_twice(
     fault: str, told: str, start_server: StartServer
 ) -> None:
     server = start_server()
@@ -58,7 +58,7 @@ async def test_a_slow_connection_costs_only_time(start_server: StartServer) -> N
         await at.verdict("slow connection: 0.2 s a packet each way, one replica of two")
 
 
-async def test_a_half_open_connection_is_given_up_within_the_deadline(start_server: StartServer) -> None:
+async def test_a_half_open_connection_is_closed_within_the_deadline(start_server: StartServer) -> None:
     """The peer is gone and nobody was told: nothing passes, nothing is closed."""
     server = start_server()
     async with Relay(server.port) as relay:
@@ -94,7 +94,7 @@ async def test_a_pool_of_one_connection_serves_everybody_in_turn(start_server: S
 
 
 @pytest.mark.brief
-async def test_callers_that_vanish_leave_no_room_taken_twice(start_server: StartServer) -> None:
+async def test_callers_that_vanish_leave_no_capacity_reserved_twice(start_server: StartServer) -> None:
     """Half of the callers hang up as soon as they have asked. What they asked for may have been done; it is then
     an open reservation under their key, which the same key finds again."""
     async with scene(start_server(), Setting(nodes=eight_nodes(), workload=Workload(clients=4, creates=200))) as at:
@@ -121,7 +121,7 @@ def _ask_and_hang_up(url: str, key: str) -> None:
         )
 
 
-async def test_the_ledger_cut_off_for_five_seconds_is_told_and_forgotten(start_server: StartServer) -> None:
+async def test_the_ledger_cut_off_for_five_seconds_is_reported_and_recovers(start_server: StartServer) -> None:
     server: RedisServer = start_server()
     async with Relay(server.port) as relay, scene(server, Setting(addresses=(relay.address,))) as at:
         await at.more_answers(30)

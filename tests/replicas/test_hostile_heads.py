@@ -66,7 +66,7 @@ def test_sixty_megabytes_of_headers_do_not_grow_the_process(
 
 
 @pytest.mark.parametrize("listener", ["url", "metrics_url"])
-def test_silent_connections_beyond_the_descriptors_leave_room_for_health_checks(
+def test_silent_connections_beyond_the_descriptors_do_not_block_health_checks(
     replica: ReplicaProcess, listener: str
 ) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -52,7 +52,7 @@ def wait_until_in_flight(replica: ReplicaProcess, seconds: float = 60.0) -> None
         time.sleep(0.01)
 
 
-def test_it_tells_where_it_listens_and_answers_there() -> None:
+def test_it_logs_where_it_listens_and_answers_there() -> None:
     with ReplicaProcess() as replica:
         assert httpx.get(f"{replica.url}/healthz").status_code == 200
         assert httpx.get(f"{replica.url}/readyz").status_code == 200
@@ -83,7 +83,7 @@ def test_listeners_can_be_switched_off() -> None:
         (("--metrics-port", "{port}"), "metrics_listen_addr"),
     ],
 )
-def test_a_port_that_is_taken_is_told_in_one_line(options: tuple[str, ...], key: str) -> None:
+def test_a_port_in_use_is_reported_in_one_line(options: tuple[str, ...], key: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         replica = ReplicaProcess(*(option.format(port=port) for option in options))
@@ -256,7 +256,7 @@ def _call(channel: grpc.Channel, method: str, request: bytes) -> bytes:
     return answer
 
 
-def test_kubernetes_discovery_outside_of_a_cluster_is_told_and_survived() -> None:
+def test_kubernetes_discovery_outside_of_a_cluster_is_logged_and_survived() -> None:
     kubernetes = {"namespace": "agentenv", "service_name": "nodes", "port": "8000"}
     settings = [
         word for name, value in kubernetes.items() for word in ("--set", f"discovery.kubernetes.{name}={value}")
@@ -282,7 +282,7 @@ def test_a_label_selector_that_is_none_is_a_fault_at_start() -> None:
     assert "ignore_pod_selector" in replica.output()
 
 
-def test_without_keys_it_does_not_listen_beyond_loopback_unless_told() -> None:
+def test_without_keys_it_listens_beyond_loopback_only_if_insecure() -> None:
     refused = ReplicaProcess("--host", "0.0.0.0")
     refused.spawn()
     assert refused.wait() == 2

@@ -108,7 +108,7 @@ async def test_a_server_that_lost_nothing_admits_soon_and_reads_stay_cautious(
         await member.ledger.bindings.lookup("nobody")
 
 
-async def test_nothing_is_answered_by_another_server_before_the_replica_has_looked_at_it(
+async def test_nothing_is_answered_by_another_server_before_the_replica_has_checked_it(
     server: RedisServer, members: Members
 ) -> None:
     member = await members.new("one")
@@ -188,7 +188,7 @@ async def test_a_replica_that_recovers_later_does_not_make_nodes_wait_again(
     await second.place()
 
 
-async def test_a_replica_that_was_told_more_than_the_first_to_look_makes_nodes_wait(
+async def test_a_replica_that_saw_a_later_sequence_than_the_first_makes_nodes_wait(
     server: RedisServer, members: Members, tmp_path: Path
 ) -> None:
     first, second = await members.new("one"), await members.new("two")
@@ -222,7 +222,7 @@ async def test_waiting_outlives_new_settings_and_a_drain(server: RedisServer, me
     await member.place()
 
 
-async def test_nodes_told_to_a_replica_outlive_a_ledger_emptied_the_next_moment(
+async def test_nodes_set_through_a_replica_outlive_a_ledger_emptied_the_next_moment(
     server: RedisServer, members: Members
 ) -> None:
     """Before any look at the list: what was acknowledged is put back by who acknowledged it."""

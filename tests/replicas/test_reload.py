@@ -124,7 +124,7 @@ def test_renewed_certificates_are_shown_by_both_listeners(
         assert both_doors(replica) == {der_of(second)}
 
 
-def test_broken_files_change_nothing_and_are_told(
+def test_broken_files_change_nothing_and_are_logged(
     replica: ReplicaProcess, files: Files, issued: tuple[Certificates, Certificates], old_key: str
 ) -> None:
     first, second = issued

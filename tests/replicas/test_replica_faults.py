@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 
 @pytest.mark.brief
-async def test_replicas_that_are_killed_take_no_promise_with_them(start_server: StartServer) -> None:
+async def test_replicas_that_are_killed_lose_no_reservation(start_server: StartServer) -> None:
     async with scene(start_server(), Setting(replicas=3)) as at:
         recoveries = []
         for victim in (0, 1, 2):
@@ -27,7 +27,7 @@ async def test_replicas_that_are_killed_take_no_promise_with_them(start_server: 
         assert verdict.lost == []
 
 
-async def test_a_frozen_replica_that_wakes_after_ten_seconds_promises_nothing_twice(start_server: StartServer) -> None:
+async def test_a_frozen_replica_that_wakes_after_ten_seconds_reserves_nothing_twice(start_server: StartServer) -> None:
     async with scene(start_server(), Setting(settings=("report_ttl=5s",), workload=Workload(clients=6))) as at:
         await at.more_answers(60)
         at.rig.freeze(0)

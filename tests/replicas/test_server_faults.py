@@ -33,7 +33,7 @@ async def die_and_come_back(at: Scene, outage_seconds: float = 1.0) -> float:
 
 
 @pytest.mark.brief
-async def test_a_server_killed_with_aof_always_loses_no_promise(start_server: StartServer) -> None:
+async def test_a_server_killed_with_aof_always_loses_no_reservation(start_server: StartServer) -> None:
     async with scene(start_server(persistence="always")) as at:
         await at.more_answers(60)
         recovery = await die_and_come_back(at)
@@ -142,7 +142,7 @@ async def test_paused_clients_are_answered_within_their_deadline_and_go_on(start
         assert verdict.lost == []
 
 
-async def test_a_script_that_blocks_the_server_for_ten_seconds_costs_time_and_no_promise(
+async def test_a_script_that_blocks_the_server_for_ten_seconds_costs_time_and_no_reservation(
     start_server: StartServer,
 ) -> None:
     server = start_server(["--busy-reply-threshold", "1000"])
@@ -174,7 +174,7 @@ def _block(server: RedisServer) -> None:
 
 @pytest.mark.real_time
 @pytest.mark.brief
-async def test_a_ledger_that_lost_its_tail_admits_nothing_on_nodes_it_has_not_heard_from_since(
+async def test_a_ledger_that_lost_its_tail_admits_nothing_on_nodes_that_have_not_reported_since(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     """As after a power cut: the server comes back with an older log. Nodes report rarely, so that a ledger which

@@ -53,7 +53,7 @@ def restored_by(at: Scene) -> list[dict[str, Any]]:
 
 @pytest.mark.real_time
 @pytest.mark.brief
-async def test_after_a_sentinel_failover_writes_resume_and_waited_for_promises_are_all_there(
+async def test_after_a_sentinel_failover_writes_resume_and_durable_reservations_are_all_there(
     sentinel: SentinelTopology,
 ) -> None:
     async with behind_sentinel(sentinel, "durability.wait_replicas=1") as at:
@@ -105,7 +105,7 @@ async def test_what_a_replica_lacked_when_it_was_promoted_is_put_back(sentinel: 
         assert any(event["restored"] for event in restored_by(at)), "the promoted replica lacked nothing"
 
 
-async def test_without_enough_replicas_a_waited_for_promise_is_not_acknowledged(sentinel: SentinelTopology) -> None:
+async def test_without_enough_replicas_a_durable_reservation_is_not_acknowledged(sentinel: SentinelTopology) -> None:
     async with behind_sentinel(sentinel, "durability.wait_replicas=2") as at:
         await at.more_answers(30)
         sentinel.replicas[0].pause()
@@ -137,7 +137,7 @@ async def test_a_primary_that_turns_read_only_is_left_for_the_one_sentinel_names
         assert verdict.lost == []
 
 
-async def test_a_lone_server_that_turns_read_only_is_told_and_forgotten() -> None:
+async def test_a_lone_server_that_turns_read_only_is_reported_and_recovers() -> None:
     with RedisServer() as other, RedisServer() as server:
         async with Relay(server.port) as relay, scene(server, Setting(addresses=(relay.address,))) as at:
             await at.more_answers(40)

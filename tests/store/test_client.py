@@ -49,7 +49,7 @@ async def test_concurrent_calls_are_each_one_step(client: StoreClient) -> None:
     assert sorted(reply[1] for reply in replies) == list(range(1, 201))
 
 
-async def test_a_server_that_forgot_its_scripts_is_told_again(client: StoreClient) -> None:
+async def test_a_server_that_lost_its_scripts_is_sent_them_again(client: StoreClient) -> None:
     await client.load_scripts()
     await run(client, "count")
     await client.command("SCRIPT", "FLUSH")
@@ -101,7 +101,7 @@ async def test_a_refusal_of_a_script_becomes_its_class(
     assert client.statistics.retries == 0
 
 
-async def test_a_broken_script_is_told_with_its_file_and_line(client: StoreClient) -> None:
+async def test_a_broken_script_is_reported_with_its_file_and_line(client: StoreClient) -> None:
     with pytest.raises(ScriptError, match=r"^broken: lua/broken\.lua:5: ") as failure:
         await run(client, "broken")
     assert "user_script" not in failure.value.detail
@@ -146,7 +146,7 @@ async def test_a_fit_server_passes_the_check(client: StoreClient) -> None:
     await client.ping()
 
 
-async def test_a_server_tells_who_it_is_and_the_embedded_ledger_does_not(client: StoreClient, backend: Backend) -> None:
+async def test_a_server_has_an_identity_and_the_embedded_ledger_has_none(client: StoreClient, backend: Backend) -> None:
     assert (((await client.server_identity()).replication_id) is None) is (backend.name == "embedded")
     assert (await client.server_identity()).replication_id == (await client.server_identity()).replication_id
 

@@ -114,12 +114,12 @@ def test_every_code_a_script_may_raise_is_in_the_table() -> None:
     ],
     ids=["redis 7", "valkey 9", "redis 6", "embedded", "embedded, other interpreter"],
 )
-def test_a_lua_error_is_told_at_the_line_it_was_written(text: str) -> None:
+def test_a_lua_error_is_reported_at_the_line_it_was_written(text: str) -> None:
     error = judge(redis_errors.ResponseError(text), WHERE, SCRIPT).error
     assert error.detail == "place_one: lua/place_one.lua:12: attempt to index a nil value"
 
 
-def test_an_error_of_a_command_inside_a_script_is_told_at_its_line() -> None:
+def test_an_error_of_a_command_inside_a_script_is_reported_at_its_line() -> None:
     text = f"value is not an integer script: {SHA}, on @user_script:1."
     error = judge(redis_errors.ResponseError(text), WHERE, SCRIPT).error
     assert error.detail == "place_one: lua/include/x.lua:7: value is not an integer"
@@ -151,7 +151,7 @@ def test_a_withheld_command_is_named() -> None:
     ids=["redis 7.0", "later"],
 )
 @pytest.mark.parametrize("trailer", [f" script: {SHA}, on @user_script:2.", " script: on @user_script:2."])
-def test_a_command_withheld_from_a_script_is_told(text: str, told: str, trailer: str) -> None:
+def test_a_command_withheld_from_a_script_is_named(text: str, told: str, trailer: str) -> None:
     error = judge(redis_errors.ResponseError(text + trailer), WHERE, SCRIPT).error
     assert type(error) is CommandsWithheld
     assert error.detail.endswith(told)
@@ -171,5 +171,5 @@ def test_an_error_of_ours_stays_as_it_is() -> None:
     assert judge(ours, WHERE).error is ours
 
 
-def test_what_is_no_error_of_redis_is_a_defect_told_by_its_class() -> None:
+def test_what_is_no_error_of_redis_is_a_defect_named_by_its_class() -> None:
     assert judge(ZeroDivisionError("secret"), WHERE, SCRIPT).error.detail == "place_one: unexpected ZeroDivisionError"

@@ -84,7 +84,7 @@ async def test_a_name_that_does_not_resolve_is_unavailable(connect_to: Connect) 
     assert failure.value.full_detail == "the ledger at redis://nowhere.invalid:6379 cannot be reached"
 
 
-async def test_an_outage_is_told_before_the_requests_own_deadline(connect_to: Connect) -> None:
+async def test_an_outage_is_reported_before_the_requests_own_deadline(connect_to: Connect) -> None:
     client = await connect_to(f"127.0.0.1:{free_port()}")
     with deadline.within(0.3), pytest.raises(StoreUnavailable):
         await run(client)
@@ -154,7 +154,7 @@ async def test_what_passes_by_itself_is_waited_for(connect_to: Connect, reply: b
         (b"-MISCONF Redis is configured to save RDB snapshots\r\n", "snapshot"),
     ],
 )
-async def test_what_waits_for_a_person_is_told_at_once(connect_to: Connect, reply: bytes, message: str) -> None:
+async def test_what_an_operator_must_solve_is_reported_at_once(connect_to: Connect, reply: bytes, message: str) -> None:
     async with StubServer(failing(reply, times=1)) as server:
         client = await connect_to(server.address)
         with pytest.raises(StoreUnavailable, match=message):
@@ -213,7 +213,7 @@ async def test_a_server_that_needs_a_password_is_refused_without_one(connect_to:
         await (await connect_to(server.url)).check_server()
 
 
-async def test_a_password_for_a_server_that_has_none_is_told(real_server: RedisServer, connect_to: Connect) -> None:
+async def test_a_password_for_a_server_that_has_none_is_reported(real_server: RedisServer, connect_to: Connect) -> None:
     client = await connect_to(f"redis://:hunter2@{real_server.address}")
     with pytest.raises(StoreUnusable, match="the server has none"):
         await client.check_server()

@@ -62,13 +62,13 @@ def test_an_include_may_name_its_suffix(write: Write) -> None:
     assert library.render("a") == "local x = 1\nreturn x\n"
 
 
-def test_a_missing_include_is_told_with_file_and_line(write: Write) -> None:
+def test_a_missing_include_is_reported_with_file_and_line(write: Write) -> None:
     library = write({"a": 'local one\n\n-- @include "include/gone"\n'})
     with pytest.raises(ConfigurationError, match=r"^lua/a\.lua:3: included file lua/include/gone\.lua does not exist$"):
         library.render("a")
 
 
-def test_a_circle_of_includes_is_told_with_its_way(write: Write) -> None:
+def test_circular_includes_are_reported_with_their_chain(write: Write) -> None:
     library = write(
         {
             "a": '-- @include "include/x"',

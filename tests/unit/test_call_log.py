@@ -79,7 +79,7 @@ async def test_nodes_that_are_not_listed_do_not_fill_the_log() -> None:
     assert levels(lines) == ["debug"] * 30
 
 
-async def test_settings_that_differ_are_told_once_for_every_change() -> None:
+async def test_settings_that_differ_are_logged_once_for_every_change() -> None:
     services = build_services(FakeLedger().as_ledger())
     conflict = SettingsOutcome("conflict", LedgerSettings(revision=3), "e1", differing=("strategy",))
     with capture_logs() as lines:

@@ -112,7 +112,7 @@ def test_grpc_texts_are_the_ones_agentenv_clients_know(
     assert grpc_status(error) == (code, text)
 
 
-def test_a_class_without_a_row_is_told_as_the_one_above_it() -> None:
+def test_a_class_without_a_row_is_answered_as_the_one_above_it() -> None:
     class TooManyGroups(errors.Overloaded):
         pass
 

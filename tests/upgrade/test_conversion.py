@@ -75,7 +75,7 @@ async def test_the_old_ledger_is_refused_and_not_touched(old: Ledger, raw: Any) 
     assert await contents(raw, KEYS) == before
 
 
-async def test_looking_tells_what_is_there_and_writes_nothing(old: Ledger, raw: Any) -> None:
+async def test_looking_reports_what_is_there_and_writes_nothing(old: Ledger, raw: Any) -> None:
     before = await contents(raw, KEYS)
     found = await old.conversion.look()
     assert found is not None
@@ -106,7 +106,7 @@ async def test_a_script_of_the_old_version_is_stopped_by_the_first_slice(name: s
         await old.settings.put(SETTINGS, "new")
 
 
-async def test_what_was_promised_is_kept(converted: Ledger) -> None:
+async def test_open_reservations_are_kept(converted: Ledger) -> None:
     states = {name: (await converted.reservations.get(id_)).state for name, id_ in RESERVATIONS.items()}
     assert states == {name: ReservationState(name) for name in RESERVATIONS}
     nodes = {node.node_id: node for node in await converted.nodes.list()}

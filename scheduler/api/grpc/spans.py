@@ -32,7 +32,7 @@ def traced(tracing: Tracing, path: str, answer: Behaviour) -> Behaviour:
         headers = {str(name): value for name, value in metadata if isinstance(value, str)}
         service, _, method = path.partition("/")
         with tracing.request(path, headers) as span:
-            span.tell(rpc__system="grpc", rpc__service=service, rpc__method=method)
+            span.set(rpc__system="grpc", rpc__service=service, rpc__method=method)
             code = grpc.StatusCode.CANCELLED
             try:
                 response = await answer(request, context)
@@ -41,7 +41,7 @@ def traced(tracing: Tracing, path: str, answer: Behaviour) -> Behaviour:
                 code = _status_of(context)
                 raise
             finally:
-                span.tell(rpc__grpc__status_code=code.value[0])
+                span.set(rpc__grpc__status_code=code.value[0])
                 if code in _FAULTS:
                     span.fail(code.name)
         return response

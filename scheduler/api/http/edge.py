@@ -74,14 +74,14 @@ class Edge:
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         with tracing.request(method, headers) as span:
-            span.tell(http__request__method=method, http__request__id=scope["request_id"])
+            span.set(http__request__method=method, http__request__id=scope["request_id"])
             try:
                 with structlog.contextvars.bound_contextvars(trace_id=span.trace_id):
                     await self._serve(scope, receive, answer)
             finally:
                 template = scope.get("route_template", "unmatched")
                 span.name(f"{method} {template}")
-                span.tell(http__route=template, http__response__status_code=answer.status)
+                span.set(http__route=template, http__response__status_code=answer.status)
                 if answer.status >= 500:
                     span.fail(str(answer.status))
 

@@ -74,7 +74,7 @@ async def test_while_one_renews_it_the_others_are_given_the_old_one_for_a_second
     assert await renewing == await also == ledger.peers
 
 
-async def test_a_failure_is_told_and_not_kept() -> None:
+async def test_a_failure_is_raised_and_not_cached() -> None:
     ledger = Ledger(LONG)
     lists = ledger.lists()
     await lists.get("c", "iroh")

@@ -65,7 +65,7 @@ class ReservationsServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Reserve(self, request, context):
-        """Names a node and, for a creation, reserves on it in the same step. No room is
+        """Names a node and, for a creation, reserves on it in the same step. A full fleet is
         RESOURCE_EXHAUSTED with a Refusal in the status details.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
