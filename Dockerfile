@@ -11,6 +11,7 @@ RUN /opt/build/bin/pip install --require-hashes --no-deps --requirement requirem
 COPY pyproject.toml README.md LICENSE ./
 COPY scheduler ./scheduler
 COPY lua ./lua
+COPY clients/python/agentenv_scheduler_client ./clients/python/agentenv_scheduler_client
 RUN /opt/build/bin/pip wheel --no-deps --no-index --no-build-isolation --wheel-dir /opt/wheel . \
     && /opt/scheduler/bin/pip install --no-deps --no-index /opt/wheel/*.whl \
     && /opt/scheduler/bin/pip check \

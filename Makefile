@@ -24,7 +24,7 @@ THIS := $(PIP) install --no-deps --no-index --no-build-isolation --editable .
 MADE := $(VENV)/.python-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format types proto bench scaling faults soak secrets lock audit manifests check wheel clean
+.PHONY: help demo test quick lint format types proto client bench scaling faults soak secrets lock audit manifests check wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ types: $(DEV) ## mypy, strict
 proto: $(DEV) ## generate the gRPC code from proto/
 	@$(BIN)/python -m scheduler.api.grpc.generate
 
+client: $(DEV) ## write the blocking half of the Python client from the other one
+	@$(BIN)/python clients/python/generate_sync.py
+
 bench: $(DEV) ## what a placement costs inside Redis
 	@$(BIN)/agentenv-scheduler bench schedule $(ARGS)
 
@@ -82,8 +85,8 @@ check: lint types test ## what must pass before a commit
 manifests: $(TOOLS) ## what deploy/kubernetes builds, against the schemas of Kubernetes
 	@$(PYTEST) -q tests/deploy/test_kubernetes.py $(ARGS)
 
-wheel: $(DEV) ## dist/*.whl
-	@$(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir dist .
+wheel: $(DEV) ## dist/*.whl: the server, and the client by itself
+	@$(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir dist . ./clients/python
 
 clean: ## forget the environment and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from scheduler.client import SchedulerClient
+from agentenv_scheduler_client import AsyncSchedulerClient, SchedulerClient
 from tests.support.virtual_time import now
 
 TTL_MS = 120_000
@@ -44,9 +44,14 @@ class FakeScheduler:
     revoked_keys: set[str] = field(default_factory=set)
     strategy: str = "least_loaded"
     confirmed_state: str = "confirmed"
+    waits: Callable[[], object] = lambda: None
 
-    def client(self, **options: Any) -> SchedulerClient:
-        return SchedulerClient("http://scheduler", transport=httpx.MockTransport(self._answer), **options)
+    def client(self, **options: Any) -> AsyncSchedulerClient:
+        return AsyncSchedulerClient("http://scheduler", transport=httpx.MockTransport(self._answer), **options)
+
+    def blocking_client(self, **options: Any) -> SchedulerClient:
+        """Where an answer is silent, `waits` is called first."""
+        return SchedulerClient("http://scheduler", transport=httpx.MockTransport(self._answer_at_once), **options)
 
     def states(self) -> list[str]:
         return [one["state"] for one in self.reservations.values()]
@@ -68,11 +73,22 @@ class FakeScheduler:
         earlier = len(self.times(call)) - 1
         return next(itertools.islice(planned, earlier, None), None)
 
+    def _answer_at_once(self, request: httpx.Request) -> httpx.Response:
+        answering = self._answer(request)
+        try:
+            answering.send(None)
+        except StopIteration as answered:
+            answer: httpx.Response = answered.value
+            return answer
+        answering.close()  # it would wait for ever
+        self.waits()
+        raise httpx.ReadTimeout("silence", request=request)
+
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         parts = request.url.path.removeprefix("/v1/").split("/")
         call = "cancel_by_key" if parts == ["reservations", "cancel"] else parts[-1]
         body = json.loads(request.content)
-        self.asked.append(Asked(now(), call, body, request.headers))
+        self.asked.append(Asked(_instant(), call, body, request.headers))
         fault = self._fault(call)
         if fault == UNSENT:
             raise httpx.ConnectError("nobody listens", request=request)
@@ -83,7 +99,7 @@ class FakeScheduler:
             case "lost":
                 raise httpx.ReadError("connection reset", request=request)
             case "silent":
-                await asyncio.sleep(1e9)
+                await _Silence()
             case "garbled":
                 return httpx.Response(200, text="<html>Welcome to our network</html>")
             case "broken":
@@ -95,7 +111,7 @@ class FakeScheduler:
         if key in self.revoked_keys:
             return _problem(409, "conflict")
         replayed = key in self.ids_by_key
-        free = [node for node in self.nodes if node not in body["exclude_nodes"]]
+        free = [node for node in self.nodes if node not in body.get("exclude_nodes", ())]
         if not replayed and not free:
             return _problem(503, "no_nodes", {"Retry-After": "1"})
         if not replayed:
@@ -141,6 +157,28 @@ class FakeScheduler:
         replayed = made["state"] == state
         made |= {"state": state, **members}
         return httpx.Response(200, json={"reservation": made, "replayed": replayed, "orphaned": False})
+
+
+class _Silence:
+    """Never ends; without an event loop whoever drives it sees that it waits."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if _has_loop():
+            yield from asyncio.sleep(1e9).__await__()
+        yield
+
+
+def _instant() -> float:
+    """Of the story; the blocking client has none."""
+    return now() if _has_loop() else 0.0
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _problem(status: int, code: str, headers: dict[str, str] | None = None, **members: Any) -> httpx.Response:

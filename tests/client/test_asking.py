@@ -8,13 +8,18 @@ import random
 import httpx
 import pytest
 
-from scheduler.client import Patience, SchedulerClient
-from scheduler.domain.placement import Hint, HintKind
-from scheduler.errors import DeadlineExceeded, Overloaded, SchedulerError, StoreUnavailable
+from agentenv_scheduler_client import (
+    AsyncSchedulerClient,
+    ColdSandbox,
+    DeadlineExceeded,
+    Overloaded,
+    StoreUnavailable,
+    Unavailable,
+)
 from tests.client.fake_scheduler import AWAY, BROKEN, GARBLED, LOST, SILENT, UNSENT, FakeScheduler
 from tests.support.virtual_time import now, virtually
 
-HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=1)
+HINT = ColdSandbox(cpu_count=1)
 
 
 @pytest.mark.parametrize("fault", [LOST, UNSENT, AWAY, GARBLED, BROKEN, SILENT])
@@ -40,11 +45,11 @@ def test_one_deadline_holds_attempts_and_pauses_together(fault: str, seconds: fl
 
     async def story() -> float:
         async with scheduler.client(timeout_seconds=seconds, attempts=1000) as client:
-            with pytest.raises((StoreUnavailable, DeadlineExceeded, SchedulerError)) as caught:
+            with pytest.raises(Unavailable) as caught:
                 await client.schedule(HINT)
-            assert caught.value.facts["answered"] is False
-            assert (caught.value.facts["unanswered"] > 0) == (fault != UNSENT)
-            assert caught.value.facts["idempotency_key"] == scheduler.asked[0].headers["idempotency-key"]
+            assert caught.value.answered is False
+            assert (caught.value.unanswered > 0) == (fault != UNSENT)
+            assert caught.value.idempotency_key == scheduler.asked[0].headers["idempotency-key"]
             return now()
 
     assert virtually(story()) <= seconds + 0.001
@@ -71,13 +76,13 @@ def test_callers_refused_together_come_back_apart_and_none_too_early() -> None:
         problem = {"code": "overloaded", "detail": "later", "status": 503}
         return httpx.Response(503, json=problem, headers={"Retry-After": "1"})
 
-    async def ask(client: SchedulerClient) -> None:
+    async def ask(client: AsyncSchedulerClient) -> None:
         with pytest.raises(Overloaded):
             await client.schedule(HINT)
 
     async def story() -> None:
         random.seed(11)
-        async with SchedulerClient("http://s", transport=httpx.MockTransport(refuse), attempts=2) as client:
+        async with AsyncSchedulerClient("http://s", transport=httpx.MockTransport(refuse), attempts=2) as client:
             await asyncio.gather(*(ask(client) for _ in range(200)))
 
     virtually(story())
@@ -95,12 +100,29 @@ def test_an_odd_retry_after_does_not_make_callers_hurry(asked: str) -> None:
 
     async def story() -> float:
         transport = httpx.MockTransport(lambda request: answer)
-        async with SchedulerClient("http://s", transport=transport, attempts=3) as client:
+        async with AsyncSchedulerClient("http://s", transport=transport, attempts=3) as client:
             with pytest.raises(StoreUnavailable):
                 await client.schedule(HINT)
         return now()
 
     assert 0.6 <= virtually(story()) <= 1.2
+
+
+def test_a_pause_that_the_time_does_not_allow_is_told_instead_of_shortened() -> None:
+    problem = {"code": "store_unavailable", "detail": "read-only", "status": 503}
+    answer = httpx.Response(503, json=problem, headers={"Retry-After": "30"})
+
+    async def story() -> float:
+        transport = httpx.MockTransport(lambda request: answer)
+        async with AsyncSchedulerClient("http://s", transport=transport) as client:
+            with pytest.raises(StoreUnavailable) as caught:
+                await client.schedule(HINT)
+            assert caught.value.retry_after_seconds == 30
+            with pytest.raises(StoreUnavailable):
+                await client.with_patience(100, attempts=2).schedule(HINT)
+        return now()
+
+    assert 30 <= virtually(story()) <= 60
 
 
 def test_who_has_no_time_asks_nobody() -> None:
@@ -109,7 +131,7 @@ def test_who_has_no_time_asks_nobody() -> None:
     async def story() -> None:
         async with scheduler.client() as client:
             with pytest.raises(DeadlineExceeded):
-                await client.schedule(HINT, patience=Patience(0, attempts=None))
+                await client.with_patience(0).schedule(HINT)
 
     virtually(story())
     assert scheduler.asked == []

@@ -8,16 +8,25 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.client import NodeRefused, OutcomeUnknown, SchedulerClient, wire
-from scheduler.domain.node import NodeAddress
-from scheduler.domain.placement import Hint, HintKind, Strategy
-from scheduler.domain.reservation import ReservationState
-from scheduler.errors import Conflict, DeadlineExceeded, InvalidRequest, NoNodes, SchedulerError
+from agentenv_scheduler_client import (
+    AsyncSchedulerClient,
+    ColdSandbox,
+    Conflict,
+    DeadlineExceeded,
+    InvalidRequest,
+    NodeAddress,
+    NodeRefused,
+    NoNodes,
+    OutcomeUnknown,
+    ReservationState,
+    SchedulerError,
+    Strategy,
+)
 from tests.client.fake_scheduler import AWAY, BROKEN, GARBLED, LOST, SILENT, UNSENT, FakeScheduler
 from tests.support.virtual_time import now, virtually
 
-HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=1)
-Story = Callable[[SchedulerClient], Awaitable[None]]
+HINT = ColdSandbox(cpu_count=1)
+Story = Callable[[AsyncSchedulerClient], Awaitable[None]]
 CANCELS = {"cancel", "cancel_by_key"}
 
 
@@ -65,10 +74,10 @@ def test_a_schedule_never_answered_is_taken_back_by_its_key_and_no_node_is_asked
     scheduler, node = FakeScheduler(), Node()
     scheduler.during("schedule", fault, until=1e6)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(SchedulerError) as caught:
             await client.create(HINT, node.start)
-        assert caught.value.facts["answered"] is False
+        assert caught.value.answered is False
 
     play(scheduler, story)
     assert node.asked == []
@@ -80,7 +89,7 @@ def test_a_scheduler_that_was_never_reached_and_one_that_refused_leave_nothing_t
     unreached, full = FakeScheduler(), FakeScheduler(nodes=())
     unreached.during("schedule", UNSENT, until=1e6)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(SchedulerError):
             await client.create(HINT, Node().start)
 
@@ -93,7 +102,7 @@ def test_a_scheduler_that_was_never_reached_and_one_that_refused_leave_nothing_t
 def test_a_refusal_after_an_unheard_attempt_takes_the_key_back_for_that_may_still_arrive() -> None:
     scheduler = FakeScheduler(nodes=(), faults={"schedule": [AWAY]})
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(NoNodes):
             await client.create(HINT, Node().start)
 
@@ -111,7 +120,7 @@ def test_a_task_cancelled_while_scheduling_takes_its_key_back() -> None:
 def test_a_key_of_the_callers_own_is_never_taken_back_for_an_earlier_run_may_stand_behind_it() -> None:
     scheduler = FakeScheduler()
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         async with client.place(HINT, idempotency_key="k") as first:
             assert first.node.node_id == "node-a"  # and here the first run died
         with pytest.raises(NodeRefused):
@@ -130,7 +139,7 @@ def test_the_deadline_over_while_scheduling_ends_the_create_at_once(fault: str) 
     scheduler, node = FakeScheduler(), Node()
     scheduler.during("schedule", fault, until=5)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(SchedulerError):
             await client.create(HINT, node.start, timeout_seconds=2)
         assert now() <= 2.001
@@ -147,7 +156,7 @@ def test_the_deadline_over_while_scheduling_ends_the_create_at_once(fault: str) 
 def test_a_node_that_refused_gives_the_capacity_back_and_says_why() -> None:
     scheduler, node = FakeScheduler(), Node(error=NodeRefused("full"))
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(NoNodes):
             await client.create(HINT, node.start)
 
@@ -161,7 +170,7 @@ def test_a_node_that_refused_gives_the_capacity_back_and_says_why() -> None:
 def test_a_replica_that_knows_no_cause_is_told_without_it() -> None:
     scheduler, node = FakeScheduler(knows_cause=False), Node(error=NodeRefused())
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(NodeRefused):
             await client.create(HINT, node.start, nodes_tried_max=1)
 
@@ -173,7 +182,7 @@ def test_a_replica_that_knows_no_cause_is_told_without_it() -> None:
 def test_a_node_that_did_not_answer_keeps_its_capacity_and_the_error_names_it(error: Exception) -> None:
     scheduler, node = FakeScheduler(), Node(error=error)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(OutcomeUnknown) as caught:
             await client.create(HINT, node.start)
         unknown = caught.value
@@ -211,10 +220,11 @@ def test_a_cancelled_task_ends_also_when_its_start_makes_a_refusal_of_it() -> No
 def test_the_deadline_over_while_the_node_creates_is_an_unknown_outcome() -> None:
     scheduler, node = FakeScheduler(), Node(boot_seconds=20)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(OutcomeUnknown) as caught:
             await client.create(HINT, node.start, timeout_seconds=8)
         assert now() == pytest.approx(8)
+        assert caught.value.node is not None
         assert caught.value.node.node_id == "node-a"
 
     play(scheduler, story)
@@ -225,7 +235,7 @@ def test_the_deadline_over_while_refusals_are_told_tries_no_further_node() -> No
     scheduler, node = FakeScheduler(), Node(boot_seconds=3, error=NodeRefused())
     scheduler.during("cancel", SILENT, until=7)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(DeadlineExceeded):
             await client.create(HINT, node.start, timeout_seconds=6)
         assert now() <= 6.001
@@ -242,7 +252,7 @@ def test_a_block_left_without_a_word_is_cancelled_only_when_it_never_looked_at_i
 ) -> None:
     scheduler = FakeScheduler()
 
-    async def block(client: SchedulerClient) -> None:
+    async def block(client: AsyncSchedulerClient) -> None:
         async with client.place(HINT) as placement:
             if looked:
                 assert placement.node.node_id == "node-a"
@@ -251,7 +261,7 @@ def test_a_block_left_without_a_word_is_cancelled_only_when_it_never_looked_at_i
             if leave == "cancelled task":
                 await asyncio.Event().wait()
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         if leave == "crash":
             with pytest.raises(ZeroDivisionError) as caught:
                 await block(client)
@@ -270,7 +280,7 @@ def test_a_block_left_without_a_word_is_cancelled_only_when_it_never_looked_at_i
 def test_a_block_that_knows_says_so_itself() -> None:
     scheduler = FakeScheduler()
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         async with client.place(HINT) as placement:
             assert placement.node
             await placement.cancel("the image does not exist")
@@ -288,7 +298,7 @@ def test_a_confirm_is_asked_until_it_is_answered(fault: str, seconds: float) -> 
     scheduler = FakeScheduler()
     scheduler.during("confirm", fault, until=seconds)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         assert await client.create(HINT, Node().start) == "s1"
 
     play(scheduler, story)
@@ -301,7 +311,7 @@ def test_a_confirm_never_answered_ends_with_the_reservation_and_the_error_names_
     scheduler = FakeScheduler()
     scheduler.during("confirm", fault, until=1e6)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         node = Node()
         with pytest.raises(OutcomeUnknown) as caught:
             await client.create(HINT, node.start, stop=node.stop)
@@ -320,14 +330,14 @@ def test_once_a_confirm_was_attempted_nothing_cancels_whatever_ends_the_block(er
     scheduler = FakeScheduler()
     scheduler.during("confirm", AWAY, until=1e6)
 
-    async def block(client: SchedulerClient) -> None:
+    async def block(client: AsyncSchedulerClient) -> None:
         async with client.place(HINT, timeout_seconds=5) as placement:
             with pytest.raises(OutcomeUnknown):
                 await placement.confirm("s1")
             if error is not None:
                 raise error
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         if error is None:
             await block(client)
         else:
@@ -343,9 +353,9 @@ def test_a_renewed_reservation_is_confirmed_until_its_new_deadline() -> None:
     scheduler = FakeScheduler()
     scheduler.during("confirm", AWAY, until=400)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         async with client.place(HINT) as placement:
-            await placement.renew(600_000)
+            await placement.renew(600)
             await placement.confirm("s1")
 
     play(scheduler, story)
@@ -356,7 +366,7 @@ def test_a_sandbox_that_outlasted_its_reservation_is_told_all_the_same() -> None
     scheduler = FakeScheduler()
     scheduler.during("confirm", AWAY, until=503)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         await client.create(HINT, Node(boot_seconds=500).start)
 
     play(scheduler, story)
@@ -367,7 +377,7 @@ def test_a_task_cancelled_while_confirming_ends_at_once_and_the_confirm_goes_on(
     scheduler = FakeScheduler()
     scheduler.during("confirm", AWAY, until=30)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         await cancelled_after(5, client.create(HINT, Node().start))
         assert now() == pytest.approx(5)
         await asyncio.sleep(40)
@@ -381,7 +391,7 @@ def test_the_deadline_over_while_confirming_is_told_and_the_confirm_goes_on() ->
     scheduler = FakeScheduler()
     scheduler.during("confirm", SILENT, until=30)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(OutcomeUnknown) as caught:
             await client.create(HINT, Node().start, timeout_seconds=7)
         assert now() == pytest.approx(7)
@@ -414,12 +424,14 @@ def test_a_definite_conflict_stops_the_sandbox_and_is_raised_with_its_ids() -> N
         scheduler.reservations["r1"]["state"] = "cancelled"  # by somebody else, meanwhile
         return await node.start(address)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(Conflict) as caught:
             await client.create(HINT, start, stop=node.stop)
-        facts = caught.value.facts
-        assert (facts["node"].node_id, facts["sandbox_id"], facts["stopped"]) == ("node-a", "s1", True)
-        assert facts["reservation"].state is ReservationState.CANCELLED
+        error = caught.value
+        assert error.node is not None
+        assert (error.node.node_id, error.sandbox_id, error.stopped) == ("node-a", "s1", True)
+        assert error.reservation is not None
+        assert error.reservation.state is ReservationState.CANCELLED
 
     play(scheduler, story)
     assert node.stopped == [("node-a", "s1")]
@@ -436,7 +448,7 @@ def test_a_conflict_on_a_pending_reservation_frees_it_once_the_sandbox_is_stoppe
             # The node names it otherwise than the caller did.
             with pytest.raises(Conflict) as caught:
                 await client.create(HINT, node.start, stop=stop, sandbox_id="mine")
-            assert caught.value.facts["stopped"] is not failing
+            assert caught.value.stopped is not failing
 
     for failing, state in ((False, "cancelled"), (True, "pending")):
         scheduler = FakeScheduler()
@@ -448,7 +460,7 @@ def test_a_conflict_on_a_pending_reservation_frees_it_once_the_sandbox_is_stoppe
 def test_a_conflict_without_stop_cancels_nothing() -> None:
     scheduler = FakeScheduler()
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(Conflict):
             await client.create(HINT, Node().start, sandbox_id="mine")
 
@@ -460,7 +472,7 @@ def test_the_sandbox_is_stopped_also_when_the_conflict_comes_after_its_caller_ha
     scheduler, node = FakeScheduler(), Node()
     scheduler.during("confirm", AWAY, until=10)
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         await cancelled_after(5, client.create(HINT, node.start, stop=node.stop))
         scheduler.reservations["r1"]["state"] = "cancelled"
         await asyncio.sleep(20)
@@ -472,11 +484,12 @@ def test_the_sandbox_is_stopped_also_when_the_conflict_comes_after_its_caller_ha
 def test_an_attempted_confirm_that_was_refused_as_invalid_cancels_nothing() -> None:
     scheduler = FakeScheduler()
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         with pytest.raises(InvalidRequest) as caught:
             async with client.place(HINT) as placement:
                 await placement.confirm("")
-        assert caught.value.facts["node"].node_id == "node-a"
+        assert caught.value.node is not None
+        assert caught.value.node.node_id == "node-a"
 
     play(scheduler, story)
     assert scheduler.states() == ["pending"]
@@ -488,22 +501,13 @@ def test_an_attempted_confirm_that_was_refused_as_invalid_cancels_nothing() -> N
 def test_names_that_only_a_newer_scheduler_knows_change_nothing_for_a_caller() -> None:
     scheduler, node = FakeScheduler(strategy="by_price", confirmed_state="confirmed_twice"), Node()
 
-    async def story(client: SchedulerClient) -> None:
+    async def story(client: AsyncSchedulerClient) -> None:
         assert await client.create(HINT, node.start) == "s1"
         decision = await client.schedule(HINT)
         assert (decision.strategy, decision.strategy.value) == ("by_price", "by_price")
         assert decision.strategy not in tuple(Strategy)
-        again = await client.confirm("r1", "s1")
+        again = await client.reservations.confirm("r1", "s1")
         assert again.reservation.state == "confirmed_twice"
 
     play(scheduler, story)
     assert scheduler.states() == ["confirmed_twice", "pending"]
-
-
-def test_reasons_limits_and_codes_that_only_a_newer_scheduler_knows_are_told() -> None:
-    over_limit = {"limit": "max_cats", "current": 1, "pending": 1, "requested": 1, "maximum": 2}
-    refused = wire.error({"code": "no_nodes", "candidates": 2, "reasons": {"too_far": 2}, "over_limit": over_limit})
-    assert isinstance(refused, NoNodes)
-    assert (refused.reasons, refused.facts["over_limit"]) == ({"too_far": 2}, over_limit)
-    unknown = wire.error({"code": "quota_exceeded", "detail": "enough", "quota": 5})
-    assert (unknown.detail, unknown.facts) == ("enough", {"code": "quota_exceeded", "quota": 5})

@@ -36,7 +36,7 @@ class Command:
 
 def documents() -> list[Path]:
     return [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "clients/python/README.md")),
         *sorted((ROOT / "docs").rglob("*.md")),
     ]
 

@@ -9,23 +9,45 @@ from typing import Any
 import httpx
 import pytest
 
+from agentenv_scheduler_client import (
+    AsyncSchedulerClient,
+    ColdSandbox,
+    Conflict,
+    InvalidRequest,
+    NodeAddress,
+    NodeRefused,
+    NoNodes,
+    NotFound,
+    ReservationState,
+    SchedulerError,
+    StoreUnavailable,
+    Unreachable,
+)
+from agentenv_scheduler_client._async.waiting import AsyncWaiting
 from scheduler.api.http import create_app
-from scheduler.client import NodeRefused, SchedulerClient
-from scheduler.domain.node import NodeAddress
-from scheduler.domain.placement import Hint, HintKind
-from scheduler.domain.reservation import ReservationState
-from scheduler.errors import Conflict, InvalidRequest, NoNodes, NotFound, SchedulerError, StoreUnavailable
 from scheduler.service import Services
 from tests.http.conftest import list_node
 
-HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=2, memory_mb=1024, images=("i",))
+HINT = ColdSandbox(cpu_count=2, memory_mb=1024, images=("i",))
 
 
 @pytest.fixture
-async def client(services: Services) -> AsyncIterator[SchedulerClient]:
+async def client(services: Services) -> AsyncIterator[AsyncSchedulerClient]:
     transport = httpx.ASGITransport(create_app(services))
-    async with SchedulerClient("http://scheduler", transport=transport) as opened:
+    async with AsyncSchedulerClient("http://scheduler", transport=transport) as opened:
         yield opened
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the client paused between attempts, which it does not here."""
+    paused: list[float] = []
+
+    async def no_sleep(waiting: AsyncWaiting, seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr(AsyncWaiting, "sleep", no_sleep)
+    return paused
 
 
 @pytest.fixture
@@ -40,17 +62,17 @@ async def states(api: httpx.AsyncClient) -> list[str]:
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_create_places_starts_and_confirms(client: SchedulerClient, api: httpx.AsyncClient) -> None:
+async def test_create_places_starts_and_confirms(client: AsyncSchedulerClient, api: httpx.AsyncClient) -> None:
     async def start(node: NodeAddress) -> str:
         return f"sandbox-on-{node.node_id}"
 
     sandbox_id = await client.create(HINT, start)
-    assert (await client.lookup(sandbox_id)).node_id == sandbox_id.removeprefix("sandbox-on-")
+    assert (await client.bindings.lookup(sandbox_id)).node.node_id == sandbox_id.removeprefix("sandbox-on-")
     assert await states(api) == ["confirmed"]
 
 
 async def test_a_node_that_refuses_is_left_out_and_its_reservation_cancelled(
-    client: SchedulerClient, api: httpx.AsyncClient, two_nodes: list[str]
+    client: AsyncSchedulerClient, api: httpx.AsyncClient, two_nodes: list[str]
 ) -> None:
     tried: list[str] = []
 
@@ -66,7 +88,9 @@ async def test_a_node_that_refuses_is_left_out_and_its_reservation_cancelled(
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_when_every_node_refuses_nothing_stays_reserved(client: SchedulerClient, api: httpx.AsyncClient) -> None:
+async def test_when_every_node_refuses_nothing_stays_reserved(
+    client: AsyncSchedulerClient, api: httpx.AsyncClient
+) -> None:
     async def start(node: NodeAddress) -> str:
         raise NodeRefused
 
@@ -80,7 +104,7 @@ async def test_when_every_node_refuses_nothing_stays_reserved(client: SchedulerC
 
 @pytest.mark.usefixtures("two_nodes")
 async def test_a_block_that_ends_before_it_looked_at_its_node_is_cancelled(
-    client: SchedulerClient, api: httpx.AsyncClient
+    client: AsyncSchedulerClient, api: httpx.AsyncClient
 ) -> None:
     with pytest.raises(ZeroDivisionError):
         async with client.place(HINT):
@@ -92,7 +116,7 @@ async def test_a_block_that_ends_before_it_looked_at_its_node_is_cancelled(
 
 @pytest.mark.usefixtures("two_nodes")
 async def test_a_task_cancelled_before_it_looked_at_its_node_cancels_and_stays_cancelled(
-    client: SchedulerClient, api: httpx.AsyncClient
+    client: AsyncSchedulerClient, api: httpx.AsyncClient
 ) -> None:
     entered = asyncio.Event()
 
@@ -110,24 +134,25 @@ async def test_a_task_cancelled_before_it_looked_at_its_node_cancels_and_stays_c
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_errors_come_back_as_the_errors_they_were(client: SchedulerClient) -> None:
+async def test_errors_come_back_as_the_errors_they_were(client: AsyncSchedulerClient) -> None:
     with pytest.raises(NotFound):
-        await client.lookup("nobody")
+        await client.bindings.lookup("nobody")
     with pytest.raises(InvalidRequest) as invalid:
-        await client.confirm("r", "\x00")
-    assert invalid.value.facts["errors"][0]["field"] == "sandbox_id"
+        await client.reservations.confirm("r", "\x00")
+    assert invalid.value.errors[0].field == "sandbox_id"
     async with client.place(HINT) as placement:
         await placement.confirm("s1")
         with pytest.raises(Conflict) as conflict:
-            await client.cancel(placement.reservation.reservation_id)
-        assert conflict.value.facts["reservation"].state is ReservationState.CONFIRMED
+            await client.reservations.cancel(placement.reservation.reservation_id)
+        assert conflict.value.reservation is not None
+        assert conflict.value.reservation.state is ReservationState.CONFIRMED
         with pytest.raises(Conflict):
-            await client.renew(placement.reservation.reservation_id, 1_000)
+            await client.reservations.renew(placement.reservation.reservation_id, 1)
 
 
-async def test_renew_moves_the_deadline(client: SchedulerClient, two_nodes: list[str]) -> None:
-    async with client.place(HINT, reservation_ttl_ms=1_500) as placement:
-        renewed = await client.renew(placement.reservation.reservation_id, 90_000)
+async def test_renew_moves_the_deadline(client: AsyncSchedulerClient, two_nodes: list[str]) -> None:
+    async with client.place(HINT, reservation_ttl_seconds=1.5) as placement:
+        renewed = await client.reservations.renew(placement.reservation.reservation_id, 90)
         assert renewed.reservation.expires_at_ms == placement.reservation.created_at_ms + 90_000
         await placement.confirm("s1")
 
@@ -148,14 +173,11 @@ class LossyTransport(httpx.AsyncBaseTransport):
 
 
 @pytest.mark.usefixtures("two_nodes")
-async def test_a_lost_answer_is_asked_for_again_and_reserves_once(services: Services, api: httpx.AsyncClient) -> None:
-    pauses: list[float] = []
-
-    async def no_sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
+async def test_a_lost_answer_is_asked_for_again_and_reserves_once(
+    services: Services, api: httpx.AsyncClient, pauses: list[float]
+) -> None:
     transport = LossyTransport(create_app(services), lost=2)
-    async with SchedulerClient("http://scheduler", transport=transport, sleep=no_sleep) as client:
+    async with AsyncSchedulerClient("http://scheduler", transport=transport) as client:
         decision = await client.schedule(HINT)
     assert decision.replayed is True
     assert await states(api) == ["pending"]
@@ -163,38 +185,33 @@ async def test_a_lost_answer_is_asked_for_again_and_reserves_once(services: Serv
     assert len(pauses) == 2
 
 
-async def answering(answer: httpx.Response, **options: Any) -> tuple[SchedulerError, list[float]]:
-    """The error a client raises when every answer is this one, and how long it paused in between."""
-    pauses: list[float] = []
-
-    async def no_sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
+async def answering(answer: httpx.Response, **options: Any) -> SchedulerError:
+    """The error a client raises when every answer is this one."""
     transport = httpx.MockTransport(lambda request: answer)
-    async with SchedulerClient("http://scheduler", transport=transport, sleep=no_sleep, **options) as client:
+    async with AsyncSchedulerClient("http://scheduler", transport=transport, **options) as client:
         with pytest.raises(SchedulerError) as caught:
             await client.schedule(HINT)
-    return caught.value, pauses
+    return caught.value
 
 
-async def test_the_server_says_how_long_to_pause_and_the_client_gives_up_in_the_end() -> None:
+async def test_the_server_says_how_long_to_pause_and_the_client_gives_up_in_the_end(pauses: list[float]) -> None:
     problem = {"code": "store_unavailable", "detail": "gone", "status": 503}
     answer = httpx.Response(503, json=problem, headers={"Retry-After": "2"})
-    error, pauses = await answering(answer, attempts=3)
+    error = await answering(answer, attempts=3)
     assert isinstance(error, StoreUnavailable)
     assert len(pauses) == 2
     assert all(2.0 <= pause <= 4.0 for pause in pauses)
 
 
-async def test_a_refusal_is_an_answer_and_not_asked_again() -> None:
+async def test_a_refusal_is_an_answer_and_not_asked_again(pauses: list[float]) -> None:
     problem = {"code": "no_nodes", "detail": "no nodes available", "candidates": 1, "reasons": {"unhealthy": 1}}
-    error, pauses = await answering(httpx.Response(503, json=problem, headers={"Retry-After": "1"}))
+    error = await answering(httpx.Response(503, json=problem, headers={"Retry-After": "1"}))
     assert isinstance(error, NoNodes)
     assert error.reasons == {"unhealthy": 1}
     assert pauses == []
 
 
-async def test_what_a_balancer_answers_by_itself_is_an_unreachable_scheduler() -> None:
-    error, pauses = await answering(httpx.Response(502, text="<html>Bad Gateway</html>"))
-    assert isinstance(error, StoreUnavailable)
+async def test_what_a_balancer_answers_by_itself_is_an_unreachable_scheduler(pauses: list[float]) -> None:
+    error = await answering(httpx.Response(502, text="<html>Bad Gateway</html>"))
+    assert isinstance(error, Unreachable)
     assert len(pauses) == 3

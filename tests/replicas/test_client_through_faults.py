@@ -7,15 +7,14 @@ import asyncio
 import httpx
 import pytest
 
-from scheduler.client import SchedulerClient
-from scheduler.domain.placement import Hint, HintKind
+from agentenv_scheduler_client import AsyncSchedulerClient, ColdSandbox
 from tests.support.relay import Relay
 from tests.support.replica_process import ReplicaProcess
 from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.brief, pytest.mark.timeout(120)]
 
-HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=2, memory_mb=1024)
+HINT = ColdSandbox(cpu_count=2, memory_mb=1024)
 AWAY_SECONDS = 3  # real time: longer than a replica's own attempts at one confirm
 NODE = {"service_instance_id": "i", "snapshot": {"status": "ready", "cpu_count": 4, "memory_total_bytes": 2**33}}
 
@@ -48,7 +47,7 @@ async def test_a_confirm_outlives_a_ledger_that_is_away_for_three_seconds(real_s
         try:
             await asyncio.to_thread(replica.start)
             await list_node(replica.url)
-            async with SchedulerClient(replica.url, timeout_seconds=30.0) as client:
+            async with AsyncSchedulerClient(replica.url, timeout_seconds=30.0) as client:
                 leaving = asyncio.create_task(client.create(HINT, lambda node: start("leaving")))
                 staying = client.create(HINT, lambda node: start("staying"))
                 assert await asyncio.gather(staying, ledger_away(leaving)) == ["staying", None]

@@ -1,0 +1,132 @@
+"""What the ledger keeps beside nodes and reservations: events, bindings, templates, groups, artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentenv_scheduler_client.nodes import NodeAddress, P2pEndpoint
+from agentenv_scheduler_client.reading import OpenEnum
+
+
+class SandboxEventType(OpenEnum):
+    CREATE = "create"
+    DELETE = "delete"
+    PAUSE = "pause"
+    RESUME = "resume"
+    FORK = "fork"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxEvent:
+    """What happened to a sandbox on its node. A fork is told once for each child, with the child's id and size."""
+
+    sandbox_id: str
+    event_type: SandboxEventType
+    requested_cpu: int = 0
+    requested_memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a sandbox runs."""
+
+    sandbox_id: str
+    node: NodeAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What creating from a template takes; 0 is not known. `source`: declared or learned."""
+
+    template_id: str
+    cpu_count: int
+    memory_mb: int
+    source: str = "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePage:
+    templates: tuple[Template, ...]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementGroup:
+    """Requests with this key join `node_id` until a budget is used up; a budget of 0 is none."""
+
+    key: str
+    node_id: str
+    sandbox_count: int = 0
+    cpu_count: int = 0
+    memory_mb: int = 0
+    max_sandbox_count: int = 0
+    max_cpu_count: int = 0
+    max_memory_mb: int = 0
+    opened_at_ms: int = 0
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    total: int
+    groups: tuple[PlacementGroup, ...]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A blob that nodes serve each other."""
+
+    cluster_id: str
+    backend: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A ready node that can serve an artifact, and where."""
+
+    node_id: str
+    endpoint: P2pEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """`settings`: what the ledger is run with, as the replica tells it."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all replicas agree on. `settings` is by name: durations in milliseconds, None where there is no limit."""
+
+    domain: str
+    revision: int = 0
+    epoch: str = ""
+    rebuilding: bool = False
+    clock_skew_ms: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """`expires_at_ms`: until when its last keepalive counts, in the ledger's time."""
+
+    replica_id: str
+    expires_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """`now_ms` is the ledger's time."""
+
+    replicas: tuple[Replica, ...]
+    now_ms: int = 0
