@@ -95,7 +95,7 @@ def _add_keys() -> None:
 
 
 def _add_operating() -> None:
-    from scheduler.client.cli import register
+    from scheduler.operating.cli.over_http import register
 
     register(app)
 

@@ -1,14 +1,16 @@
-"""The same surface over HTTP: a simulated gateway and simulated nodes talking to a running replica."""
+"""The same surface over HTTP: a simulated gateway and nodes that talk to running replicas through the client."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
 from itertools import cycle
 from typing import Any
 
 import httpx
 
+import agentenv_scheduler_client as over
 from scheduler.domain.node import (
     DiscoveryState,
     Heartbeat,
@@ -24,129 +26,148 @@ from scheduler.domain.reservation import CancelCause, Lifecycle, Reservation, Re
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NoNodes, Overloaded, SchedulerError
 
-# What a node itself says; other fields of a heartbeat are the scheduler's own observations.
-REPORTED = {
-    "node_id", "service_instance_id", "cluster_id", "version", "commit", "endpoint", "machine_info",
-    "sequence", "snapshot", "sandbox_ids", "p2p_endpoint", "acknowledged_generation",
-}  # fmt: skip
+# What both sides call the same and write as numbers.
+_SNAPSHOT_NUMBERS = tuple(each.name for each in fields(over.NodeSnapshot) if each.name not in {"status", "disks"})
+
+
+def open_client(url: str, api_key: str | None = None, *, seconds: float = 10.0) -> over.AsyncSchedulerClient:
+    """A client that asks once, as the lab counts answers, and knows nothing of this machine's proxies."""
+    limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
+    transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+    return over.AsyncSchedulerClient(url, transport=transport, api_key=api_key, timeout_seconds=seconds, attempts=1)
 
 
 class OverHttp:
-    """A client brings the base address, and the headers if the replica asks for a key. Of several replicas
-    each is called in turn."""
+    """Of several replicas, each with a client of its own, each is called in turn."""
 
-    def __init__(self, *clients: httpx.AsyncClient) -> None:
+    def __init__(self, *clients: over.AsyncSchedulerClient) -> None:
         self._clients = cycle(clients)
 
     async def discover(self, active: Sequence[NodeAddress]) -> None:
-        listed = [{"id": address.node_id, "endpoint": address.endpoint} for address in active]
-        await self._call("PUT", "/v1/nodes", {"active": listed, "lingering": []})
+        with _own_errors():
+            await self._next.nodes.replace([over.NodeAddress(node.node_id, node.endpoint) for node in active])
 
     async def drain(self, address: NodeAddress) -> None:
-        body = {"endpoint": address.endpoint, "state": DiscoveryState.LINGERING.value}
-        await self._call("PUT", f"/v1/nodes/{address.node_id}", body)
+        node = over.NodeAddress(address.node_id, address.endpoint)
+        with _own_errors():
+            await self._next.nodes.put(node, over.DiscoveryState.LINGERING)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> None:
-        said = {name: value for name, value in asdict(heartbeat).items() if name in REPORTED}
-        body = {name: value for name, value in said.items() if value not in (None, "")}
-        await self._call("POST", f"/v1/nodes/{body.pop('node_id')}/heartbeat", body)
+        with _own_errors():
+            await self._next.nodes.heartbeat(heartbeat.node_id, _report(heartbeat))
 
     async def report_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> None:
-        body = {"service_instance_id": service_instance_id, "events": [asdict(event) for event in events]}
-        await self._call("POST", f"/v1/nodes/{node_id}/events", body)
+        told = [over.SandboxEvent(**asdict(event)) for event in events]
+        with _own_errors():
+            await self._next.nodes.report_events(node_id, service_instance_id, told)
 
     async def schedule(self, request: ScheduleRequest) -> Decision:
-        body: dict[str, Any] = {"lifecycle": request.lifecycle.value, "exclude_nodes": list(request.exclude_nodes)}
-        if request.hint is not None:
-            body["hint"] = _hint(request.hint)
-        if request.sandbox_id is not None:
-            body["sandbox_id"] = request.sandbox_id
-        answer = await self._call("POST", "/v1/schedule", body)
+        hint = None if request.hint is None else _hint(request.hint)
+        with _own_errors():
+            decision = await self._next.schedule(
+                hint,
+                lifecycle=over.Lifecycle(request.lifecycle.value),
+                exclude_nodes=request.exclude_nodes,
+                sandbox_id=request.sandbox_id,
+            )
         return Decision(
-            node=NodeAddress(**answer["node"]),
-            strategy=Strategy(answer["strategy"]),
-            replayed=answer["replayed"],
-            degraded=answer["degraded"],
-            reservation=_reservation(answer["reservation"]),
+            node=NodeAddress(decision.node.node_id, decision.node.endpoint),
+            strategy=Strategy(decision.strategy.value),
+            replayed=decision.replayed,
+            degraded=decision.degraded,
+            reservation=None if decision.reservation is None else _reservation(decision.reservation),
         )
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> None:
-        await self._call("POST", f"/v1/reservations/{reservation_id}/confirm", {"sandbox_id": sandbox_id})
+        with _own_errors():
+            await self._next.reservations.confirm(reservation_id, sandbox_id)
 
     async def cancel(self, reservation_id: str, reason: str, cause: CancelCause = CancelCause.CALLER) -> None:
-        body = {"reason": reason, "cause": cause.value}
-        await self._call("POST", f"/v1/reservations/{reservation_id}/cancel", body)
+        with _own_errors():
+            await self._next.reservations.cancel(reservation_id, reason, cause=over.CancelCause(cause.value))
 
     async def nodes(self) -> tuple[Node, ...]:
-        answer = await self._call("GET", "/v1/nodes", None)
-        return tuple(_node(each) for each in answer["nodes"])
+        with _own_errors():
+            return tuple(_node(each) for each in await self._next.nodes.list())
 
     async def upkeep(self) -> None:
         """A running replica sees to that itself."""
 
-    async def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        try:
-            response = await next(self._clients).request(method, path, json=body)
-        except httpx.TransportError as failure:
-            raise SchedulerError(f"no answer: {failure!r}", code="unanswered") from failure
-        if response.is_success:
-            return response.json()
-        raise _refusal(response)
+    @property
+    def _next(self) -> over.AsyncSchedulerClient:
+        return next(self._clients)
 
 
-def _refusal(response: httpx.Response) -> SchedulerError:
-    """The error behind a problem document, as far as the lab tells them apart."""
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Raises the scheduler's own errors, as far as the lab tells them apart."""
     try:
-        problem = response.json()
-    except ValueError:
-        return SchedulerError(f"HTTP {response.status_code} without a problem document")
-    if problem.get("code") == NoNodes.code:
-        return NoNodes(problem.get("candidates", 0), problem.get("reasons", {}))
-    if problem.get("code") == Overloaded.code:
-        return Overloaded(problem["detail"])
-    return SchedulerError(f"HTTP {response.status_code}: {problem.get('detail')}", code=problem.get("code"))
+        yield
+    except over.NoNodes as refused:
+        raise NoNodes(refused.candidates, refused.reasons) from refused
+    except over.Overloaded as busy:
+        raise Overloaded(busy.detail) from busy
+    except over.SchedulerError as failure:
+        if failure.status is None:
+            raise SchedulerError(f"no answer: {failure.detail}", code="unanswered") from failure
+        raise SchedulerError(f"HTTP {failure.status}: {failure.detail}", code=failure.code) from failure
 
 
-def _hint(hint: Hint) -> dict[str, Any]:
-    if hint.kind is HintKind.SANDBOX:
-        return {"kind": hint.kind.value, "template_id": hint.template_id}
-    return {
-        "kind": hint.kind.value,
-        "cpu_count": hint.cpu_count,
-        "memory_mb": hint.memory_mb,
-        "images": list(hint.images),
-    }
-
-
-def _reservation(view: dict[str, Any] | None) -> Reservation | None:
-    if view is None:
-        return None
-    return Reservation(
-        reservation_id=view["reservation_id"],
-        node_id=view["node_id"],
-        state=ReservationState(view["state"]),
-        lifecycle=Lifecycle(view["lifecycle"]),
-        cpu_count=view["cpu_count"],
-        memory_bytes=view["memory_bytes"],
-        created_at_ms=view["created_at_ms"],
-        expires_at_ms=view["expires_at_ms"],
-        sandbox_id=view["sandbox_id"],
+def _report(heartbeat: Heartbeat) -> over.Heartbeat:
+    snapshot, machine, peer = heartbeat.snapshot, heartbeat.machine_info, heartbeat.p2p_endpoint
+    return over.Heartbeat(
+        service_instance_id=heartbeat.service_instance_id,
+        cluster_id=heartbeat.cluster_id,
+        version=heartbeat.version,
+        commit=heartbeat.commit,
+        endpoint=heartbeat.endpoint,
+        machine_info=None if machine is None else over.MachineInfo(**asdict(machine)),
+        sequence=heartbeat.sequence,
+        acknowledged_generation=heartbeat.acknowledged_generation,
+        snapshot=None if snapshot is None else _told_snapshot(snapshot),
+        sandbox_ids=heartbeat.sandbox_ids,
+        p2p_endpoint=None if peer is None else over.P2pEndpoint(peer.backend, peer.address),
     )
 
 
-def _node(view: dict[str, Any]) -> Node:
-    snapshot = {name: view["snapshot"][name] for name in NodeSnapshot.__dataclass_fields__ if name in view["snapshot"]}
-    snapshot |= {"status": NodeStatus(snapshot["status"]), "disks": ()}
+def _told_snapshot(snapshot: NodeSnapshot) -> over.NodeSnapshot:
+    told = {name: getattr(snapshot, name) for name in _SNAPSHOT_NUMBERS}
+    disks = tuple(over.Disk(**asdict(disk)) for disk in snapshot.disks)
+    return over.NodeSnapshot(status=over.NodeStatus(snapshot.status.value), disks=disks, **told)
+
+
+def _hint(hint: Hint) -> over.Hint:
+    if hint.kind is HintKind.SANDBOX:
+        return over.TemplateSandbox(hint.template_id)
+    return over.ColdSandbox(hint.cpu_count, hint.memory_mb, hint.images)
+
+
+def _reservation(told: over.Reservation) -> Reservation:
+    return Reservation(
+        reservation_id=told.reservation_id,
+        node_id=told.node_id,
+        state=ReservationState(told.state.value),
+        lifecycle=Lifecycle(told.lifecycle.value),
+        cpu_count=told.cpu_count,
+        memory_bytes=told.memory_bytes,
+        created_at_ms=told.created_at_ms,
+        expires_at_ms=told.expires_at_ms,
+        sandbox_id=told.sandbox_id,
+    )
+
+
+def _node(told: over.Node) -> Node:
+    snapshot: dict[str, Any] = {name: getattr(told.snapshot, name) for name in _SNAPSHOT_NUMBERS}
     return Node(
-        node_id=view["node_id"],
-        endpoint=view["endpoint"],
-        discovery=DiscoveryState(view["discovery"]),
-        status=NodeStatus(view["status"]),
-        last_seen_ms=view["last_seen_ms"],
-        generation=view["generation"],
-        snapshot=NodeSnapshot(**snapshot),
-        pending=PendingTotals(**view["pending"]),
-        pressure=Pressure(view["pressure"]["cpu"], view["pressure"]["memory"]),
-        eligible=view["eligible"],
-        ineligible_reason=view["ineligible_reason"],
+        node_id=told.node_id,
+        endpoint=told.endpoint,
+        discovery=DiscoveryState(told.discovery.value),
+        status=NodeStatus(told.status.value),
+        last_seen_ms=told.last_seen_ms,
+        generation=told.generation,
+        snapshot=NodeSnapshot(status=NodeStatus(told.snapshot.status.value), **snapshot),
+        pending=PendingTotals(**asdict(told.pending)),
+        pressure=Pressure(told.pressure.cpu, told.pressure.memory),
+        eligible=told.eligible,
+        ineligible_reason=told.ineligible_reason,
     )

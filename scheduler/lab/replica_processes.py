@@ -17,17 +17,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
-import httpx
-
 from scheduler.errors import ConfigurationError
-from scheduler.lab.http_surface import OverHttp
+from scheduler.lab.http_surface import OverHttp, open_client
 from scheduler.lab.scratch import EMBEDDED, PATIENT, erase
 from scheduler.store.ledger import open_ledger
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 60.0
-CONNECTIONS = 64
 
 
 @asynccontextmanager
@@ -41,13 +38,9 @@ async def replica_processes(count: int, redis_addr: str, keys: Mapping[str, str]
         replicas = [await stack.enter_async_context(_replica(redis_addr, domain, keys)) for _ in range(count)]
         async with asyncio.timeout(START_SECONDS):
             addresses = [await replica.address for replica in replicas]
-        clients = [await stack.enter_async_context(_client(address)) for address in addresses]
+        opened = [open_client(address, seconds=ANSWER_SECONDS) for address in addresses]
+        clients = [await stack.enter_async_context(client) for client in opened]
         yield OverHttp(*clients)
-
-
-def _client(address: str) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-    return httpx.AsyncClient(base_url=address, timeout=ANSWER_SECONDS, limits=limits, trust_env=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import httpx
-
+from agentenv_scheduler_client import AsyncSchedulerClient
 from scheduler.config import load_configuration
 from scheduler.domain.placement import Strategy
+from scheduler.lab.http_surface import open_client
 from scheduler.replica import Replica
 
 
@@ -23,7 +23,7 @@ class RunningReplica:
 
     strategy: Strategy
     address: str
-    client: httpx.AsyncClient
+    client: AsyncSchedulerClient
     replica: Replica
 
 
@@ -58,7 +58,7 @@ async def _replica(strategy: Strategy, group_size: int, port: int) -> AsyncItera
     await replica.start()
     try:
         (http,) = replica.listeners
-        async with httpx.AsyncClient(base_url=http.address, timeout=10, trust_env=False) as client:
+        async with open_client(http.address) as client:
             yield RunningReplica(strategy, http.address, client, replica)
     finally:
         await replica.stop()

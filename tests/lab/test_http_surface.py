@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from agentenv_scheduler_client import AsyncSchedulerClient
 from scheduler.api.http import create_app
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import ReservationState
@@ -39,7 +40,7 @@ async def lab_services(agenda: Agenda) -> AsyncIterator[Services]:
 @pytest.fixture
 async def surface(lab_services: Services) -> AsyncIterator[OverHttp]:
     transport = httpx.ASGITransport(app=create_app(lab_services))
-    async with httpx.AsyncClient(transport=transport, base_url="http://scheduler") as client:
+    async with AsyncSchedulerClient("http://scheduler", transport=transport, attempts=1) as client:
         yield OverHttp(client)
 
 
@@ -103,22 +104,21 @@ async def test_of_several_replicas_each_is_called_in_turn() -> None:
         return httpx.Response(200, json={"nodes": []})
 
     clients = [
-        httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url=f"http://replica-{number}")
-        for number in (1, 2, 3)
+        AsyncSchedulerClient(f"http://replica-{number}", transport=httpx.MockTransport(answer)) for number in (1, 2, 3)
     ]
     surface = OverHttp(*clients)
     for _ in range(4):
         assert await surface.nodes() == ()
     assert called == ["replica-1", "replica-2", "replica-3", "replica-1"]
     for client in clients:
-        await client.aclose()
+        await client.close()
 
 
 async def test_a_replica_that_does_not_answer_is_a_failed_call_with_a_code() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("connection refused")
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse), base_url="http://replica") as client:
+    async with AsyncSchedulerClient("http://replica", transport=httpx.MockTransport(refuse), attempts=1) as client:
         with pytest.raises(SchedulerError, match="no answer") as refused:
             await OverHttp(client).nodes()
     assert code_of(refused.value) == "unanswered"

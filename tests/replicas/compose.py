@@ -234,7 +234,7 @@ class LocalStack:
             name=name,
             address=self.addresses[name],
             command=command,
-            environment={"PYTHONPATH": str(ROOT), "HOME": str(folder), **environment},
+            environment={"PYTHONPATH": f"{ROOT}:{ROOT}/clients/python", "HOME": str(folder), **environment},
             folder=folder,
             health_command=_health_command([local_text(word) for word in test]) if test else None,
         )

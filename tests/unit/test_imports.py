@@ -28,8 +28,6 @@ ALLOWED: dict[str, set[str]] = {
     "access": {"domain", "errors", "observability"},
     "api": {"service", "access", "domain", "errors", "deadline", "observability"},
     "configured_store": {"config", "store"},
-    # A client of the HTTP API knows nothing of what answers it.
-    "client": {"domain", "errors", "observability", "operating"},
     # The operator's commands, over whatever answers them.
     "operating": {"domain", "errors", "cancellation"},
     # What a process is made of, and the tools beside it.
@@ -62,6 +60,9 @@ OWNED_LIBRARIES: dict[str, set[str]] = {
     "grpc": {"api"},
     "typer": {"cli", "__main__"},
     "opentelemetry": {"observability"},
+    # What serves does not need the client. The operator's commands do, and the lab, which plays gateways and nodes.
+    "agentenv_scheduler_client": {"lab", "operating"},
+    "httpx": {"lab"},
 }
 
 

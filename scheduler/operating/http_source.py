@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -11,12 +10,23 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-import httpx
-
-from scheduler.client.calls import Calls, Patience, Question
-from scheduler.errors import ConfigurationError, SchedulerError, StoreUnavailable, Unauthorized
+from agentenv_scheduler_client import AsyncSchedulerClient, Tls
+from agentenv_scheduler_client import errors as client_errors
+from scheduler.errors import (
+    ConfigurationError,
+    Conflict,
+    DeadlineExceeded,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    NotRebuilt,
+    Overloaded,
+    SchedulerError,
+    StoreUnavailable,
+    Unauthorized,
+)
 from scheduler.operating.lists import allocated_cpu, allocated_memory
 from scheduler.operating.pages import node_page, reservation_page
 from scheduler.operating.source import Page, Row, Wanted
@@ -24,6 +34,14 @@ from scheduler.operating.source import Page, Row, Wanted
 DEFAULT_URL = "http://127.0.0.1:8090"
 _ATTEMPTS = 2
 _UNLIMITED = "unlimited"
+# What the commands tell apart.
+_ERROR_BY_CODE: Mapping[str, type[SchedulerError]] = {
+    error.code: error
+    for error in (
+        Conflict, DeadlineExceeded, Forbidden, InvalidRequest, NotFound, NotRebuilt, Overloaded, StoreUnavailable,
+        Unauthorized,
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,36 +54,36 @@ class Access:
     cert_file: Path | None = None
     key_file: Path | None = None
 
-    def tls(self) -> ssl.SSLContext:
+    def open(self, timeout_seconds: float) -> AsyncSchedulerClient:
         """Raises ConfigurationError for files that cannot be used."""
         if self.key_file is not None and self.cert_file is None:
             raise ConfigurationError("a private key needs its certificate: --cert-file")
         try:
-            # As httpx does by itself, the environment may name the authorities.
-            ca_file = self.ca_file or os.environ.get("SSL_CERT_FILE") or None
-            context = ssl.create_default_context(cafile=ca_file)
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
+            tls = Tls(
+                # As httpx does by itself, the environment may name the authorities.
+                ca_file=self.ca_file or os.environ.get("SSL_CERT_FILE") or None,
+                cert_file=self.cert_file,
+                key_file=self.key_file or self.cert_file,
+            )
+        except OSError as error:  # ssl.SSLError is one
             raise ConfigurationError(f"the TLS files cannot be used: {error}") from error
-        return context
+        return AsyncSchedulerClient(
+            self.url, api_key=self.api_key, tls=tls, timeout_seconds=timeout_seconds, attempts=_ATTEMPTS
+        )
 
 
 @asynccontextmanager
 async def over_http(access: Access, timeout_seconds: float = 10.0) -> AsyncIterator[HttpSource]:
-    headers = {"Accept": "application/json"} | ({"X-API-Key": access.api_key} if access.api_key else {})
-    verify: ssl.SSLContext | bool = access.tls() if access.url.startswith("https:") else False
-    async with httpx.AsyncClient(base_url=access.url, headers=headers, timeout=timeout_seconds, verify=verify) as http:
-        yield HttpSource(http, access, timeout_seconds)
+    async with access.open(timeout_seconds) as client:
+        yield HttpSource(client, access.url)
 
 
 class HttpSource:
     """A `scheduler.operating.source.Source`."""
 
-    def __init__(self, http: httpx.AsyncClient, access: Access, timeout_seconds: float) -> None:
-        self._calls = Calls(http)
-        self._access = access
-        self._patience = Patience(timeout_seconds, _ATTEMPTS)
+    def __init__(self, client: AsyncSchedulerClient, url: str) -> None:
+        self._client = client
+        self._url = url
 
     async def now_ms(self) -> int:
         """Ours: ages may be off by what this machine's clock is."""
@@ -126,19 +144,19 @@ class HttpSource:
     async def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        question = Question(method, f"{path}?{urlencode(query)}" if query else path, body)
         try:
-            return await self._calls.ask(question, dict, self._patience)
-        except SchedulerError as error:
+            return await self._client.ask(method, path, body, query)
+        except client_errors.SchedulerError as error:
             raise self._told(error) from error
 
-    def _told(self, error: SchedulerError) -> SchedulerError:
-        """The same, with what an operator needs to know of the way there."""
-        if isinstance(error, Unauthorized):
-            error.detail += "; name a file with a key by --api-key-file, or set SCHEDULER_API_KEY"
-        elif isinstance(error, StoreUnavailable) and isinstance(error.__cause__, httpx.HTTPError):
-            error.detail = f"{self._access.url}: {error.detail}: {error.__cause__}"
-        return error
+    def _told(self, error: client_errors.SchedulerError) -> SchedulerError:
+        """The scheduler's own error, with what an operator needs to know of the way there."""
+        detail = error.detail
+        if isinstance(error, client_errors.Unauthorized):
+            detail += "; name a file with a key by --api-key-file, or set SCHEDULER_API_KEY"
+        elif isinstance(error, client_errors.Unreachable):
+            return StoreUnavailable(f"{self._url}: {detail}")
+        return _ERROR_BY_CODE.get(error.code, SchedulerError)(detail)
 
 
 def summary_of(settings: Row, replicas: Sequence[str], nodes: Sequence[Row]) -> Row:

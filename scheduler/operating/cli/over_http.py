@@ -58,7 +58,7 @@ async def opened(
     tls_key_file: TlsKeyFile = None,
     timeout: Timeout = "10s",  # noqa: ASYNC109 - an option, not a deadline of this function
 ) -> AsyncIterator[Source]:
-    from scheduler.client.operator import Access, over_http
+    from scheduler.operating.http_source import Access, over_http
 
     if not url.startswith(("http://", "https://")):
         raise ConfigurationError(f"--url must be a URL such as http://127.0.0.1:8090, not {url!r}")
