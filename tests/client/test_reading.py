@@ -20,7 +20,6 @@ from agentenv_scheduler_client.reading import OpenEnum, Unreadable, body_of, rea
 from scheduler.api.http import answers
 from scheduler.api.http.routes import heartbeats, placement, reservations
 from scheduler.domain import node, sandbox
-from scheduler.domain import placement as placements
 from scheduler.domain import reservation as domain_reservation
 from tests.docs.commands import ROOT
 from tests.support.virtual_time import virtually
@@ -119,7 +118,6 @@ def test_pages_of_nodes_are_followed_when_the_server_makes_some() -> None:
         (client.CancelCause, domain_reservation.CancelCause),
         (client.NodeStatus, node.NodeStatus),
         (client.DiscoveryState, node.DiscoveryState),
-        (client.Strategy, placements.Strategy),
         (client.SandboxEventType, sandbox.SandboxEventType),
     ],
 )
