@@ -55,12 +55,14 @@ class _Replica:
 async def _replica(redis_addr: str, domain: str, keys: Mapping[str, str]) -> AsyncIterator[_Replica]:
     """A process from here on; when it listens, `address` says so. Ctrl-C in the terminal is for us alone; a run that
     was interrupted waits for nothing that a replica still does."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
     assigned = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "scheduler", "serve", "--redis-addr", redis_addr, "--domain", domain, *assigned,
+        sys.executable, "-m", "scheduler", "serve", "--domain", domain, *assigned,
         "--port", "0", "--no-grpc", "--no-metrics-listener", "--log-format", "json", "--log-level", "info",
         stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True,
-        env={name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")},
+        # The address may hold a password, which everybody would read among a process's arguments.
+        env={**inherited, "SCHEDULER_REDIS_ADDR": redis_addr},
     )  # fmt: skip
     if process.stderr is None:  # never: it was asked for
         raise ConfigurationError("a replica without standard error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -61,6 +62,7 @@ class Pin:
         return self.requirement.marker is None or self.requirement.marker.evaluate(environment)
 
 
+@functools.cache
 def pins(name: str) -> list[Pin]:
     """Every line is a package with its hashes, or a comment."""
     text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
