@@ -23,6 +23,9 @@ def replica_in_thread(**options: Any) -> Iterator[str]:
         "grpc.enabled": False,
         "metrics.enabled": False,
         "shutdown.drain": "0s",
+        # A busy machine makes no node silent.
+        "report_ttl": "10m",
+        "binding_ttl": "30m",
     }
     settings = load_configuration(
         options=common | {name.replace("__", "."): value for name, value in options.items()}, environment={}
