@@ -48,6 +48,7 @@ local function others_alive()
   return false
 end
 
+save_rows()
 local changed, gone, kept = {}, {}, {}
 for index = 6, listed_end, 2 do
   local node_id, endpoint = ARGV[index], ARGV[index + 1]
@@ -65,10 +66,11 @@ for index = listed_end + 1, #ARGV do
   if configured_at and configured_at == revision and shared then
     kept[#kept + 1] = ARGV[index]
   elseif configured_at and configured_at <= revision then
-    delist_node(ARGV[index], now, settings)
     gone[#gone + 1] = ARGV[index]
   end
 end
 save_rows()
+for index = 1, #changed, 3 do note_listed(changed[index], changed[index + 2]) end
+delist_nodes(gone, now, settings)
 close_clock(now)
 return { 'configured', changed, gone, kept }

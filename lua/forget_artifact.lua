@@ -18,6 +18,6 @@ local _, refused = read_settings()
 if refused then return refused end
 work_off_artifacts()
 local artifact = artifact_scope(ARGV[2], ARGV[3]) .. '|' .. ARGV[4]
+drop_provider(artifact, ARGV[5])
 redis.call('SREM', node_key(ARGV[5], 'artifacts'), artifact)
-if redis.call('HEXISTS', artifact_key(artifact), ARGV[5]) == 1 then drop_provider(artifact, ARGV[5]) end
 return { 'forgotten' }

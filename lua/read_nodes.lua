@@ -37,11 +37,14 @@ for _, node_id in ipairs(node_ids) do
   if row then
     local fields = redis.call('HGETALL', node_key(node_id))
     local known = as_table(fields)
-    local cpu, memory = pressures(row, shape)
-    reply[#reply + 1] = {
-      node_id, fields, derived_status(known, now, settings.report_ttl_ms), standing(row, known, shape, settings, now),
-      cpu, memory, integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
-    }
+    -- Whatever else is half-way between being listed and not.
+    if known.discovery == 'active' or known.discovery == 'lingering' then
+      local cpu, memory = pressures(row, shape)
+      reply[#reply + 1] = {
+        node_id, fields, derived_status(known, now, settings.report_ttl_ms), standing(row, known, shape, settings, now),
+        cpu, memory, integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
+      }
+    end
   end
 end
 return reply

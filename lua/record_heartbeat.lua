@@ -89,9 +89,12 @@ if tells_roster and not unchanged and (stage == 'offer' or ARGV[8] ~= edits) the
 local function register()
   -- @include "include/discovery"
   local settled = settle_absence(node_id, now)
-  if settled < REMOVED_SLICE then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
+  local all = settled < REMOVED_SLICE
   save_rows()
-  return settled < REMOVED_SLICE
+  if all then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
+  save_rows()
+  if all then note_listed(node_id, 'active') end
+  return all
 end
 if not listed_already and not register() then return { 'again', 'absence' } end
 
@@ -162,6 +165,8 @@ local function write_report()
   figures.lowered_cpu, figures.lowered_memory = lowered_by(account)
   account.lowered_cpu, account.lowered_memory = figures.lowered_cpu, figures.lowered_memory
   local over_limit = observe(row, discovery, ARGV[12], figures, false, read_observation_settings())
+  -- Forgiven by a script that was stopped half-way.
+  if row.avoided and not known.avoid_level then row.avoided = nil end
   local fails = first and 0 or figures.create_fails - tonumber(known.create_fails or '0')
   if known.avoid_level or known.trouble or fails > 0 then
     -- @include "include/avoidance"

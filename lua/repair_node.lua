@@ -33,6 +33,7 @@ end
 
 -- Entries of lists that a stopped script left behind.
 local function clear_lists()
+for _, cpu_capacity in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do leave_capacity(node_id, tonumber(cpu_capacity)) end
   local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
   for index = 1, #claims, 2 do
     local open, sandbox_id = is_open_here(claims[index + 1])
@@ -80,7 +81,7 @@ end
 local function repair_avoidance()
   -- @include "include/avoidance"
   local level = redis.call('HGET', node_key(node_id), 'avoid_level')
-  if (redis.call('ZSCORE', key('avoided_until'), node_id) ~= false) ~= (level ~= false) then forgive(node_id) end
+  if not level or not redis.call('ZSCORE', key('avoided_until'), node_id) then forgive(node_id) end
 end
 
 local function repair_account()
@@ -90,6 +91,8 @@ local function repair_account()
 end
 
 clear_lists()
+-- As long as record_events remembers events.
+if redis.call('PTTL', node_key(node_id, 'explained')) == -1 then redis.call('PEXPIRE', node_key(node_id, 'explained'), 600000) end
 if discovered then
   redis.call('ZADD', key('nodes'), 0, node_id)
   new_row(node_id)
@@ -112,6 +115,7 @@ else
   redis.call('PEXPIRE', node_key(node_id, 'cpu_config'), KEPT_MS)
   drop_row(node_id)
   save_rows()
+  if redis.call('PTTL', node_key(node_id)) == -1 then redis.call('PEXPIRE', node_key(node_id), KEPT_MS) end
   redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)
   redis.call('ZADD', key('forgotten'), integer(now + settings.report_ttl_ms), node_id)
 end

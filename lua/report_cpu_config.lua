@@ -31,7 +31,10 @@ local about = redis.call('HMGET', kept, 'listed', 'cluster_id', 'digest')
 local carried = digest ~= ''
 if not carried then digest = about[2] == cluster_id and about[3] or 'none' end
 
-if about[1] ~= '1' or about[2] ~= cluster_id or about[3] ~= digest then
+local known = about[1] == '1' and about[2] == cluster_id and about[3] == digest
+if not known or not takes_part(node_id, cluster_id, digest) then
+  -- Before the inputs change: a script that is stopped in between leaves nothing computed without them.
+  outdate_cpu_configs(cluster_id)
   if about[1] == '1' then
     unlist_cpu_config(node_id, about[2], about[3])
     if about[2] ~= cluster_id then touch_cpu_configs(about[2]) end
@@ -41,7 +44,6 @@ if about[1] ~= '1' or about[2] ~= cluster_id or about[3] ~= digest then
   redis.call('HSET', kept, 'listed', '1', 'cluster_id', cluster_id, 'digest', digest)
   redis.call('PERSIST', kept)
   list_cpu_config(node_id, cluster_id, digest)
-  touch_cpu_configs(cluster_id)
 end
 
 local counts = cpu_config_counts_key(cluster_id)

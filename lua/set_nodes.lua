@@ -21,7 +21,6 @@ local settings, refused = read_settings()
 if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
-local changed = 0
 local listed_end = 3 + 3 * tonumber(ARGV[3])
 local about = (ARGV[2] == '1' or not_rebuilt(settings.gated_until_ms, now)) and { waiting = '1' } or nil
 
@@ -34,20 +33,21 @@ for index = 4, listed_end, 3 do
   end
 end
 
+save_rows()
+local joined, gone = {}, {}
 for index = 4, listed_end, 3 do
   local node_id, endpoint, discovery = ARGV[index], ARGV[index + 1], ARGV[index + 2]
   local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery')
   if known[1] ~= endpoint or known[2] ~= discovery then
     list_node(node_id, endpoint, discovery, now, about)
-    changed = changed + 1
+    joined[#joined + 1] = index
   end
 end
 for index = listed_end + 1, #ARGV do
-  if redis.call('ZSCORE', key('nodes'), ARGV[index]) then
-    delist_node(ARGV[index], now, settings)
-    changed = changed + 1
-  end
+  if redis.call('ZSCORE', key('nodes'), ARGV[index]) then gone[#gone + 1] = ARGV[index] end
 end
 save_rows()
+for _, index in ipairs(joined) do note_listed(ARGV[index], ARGV[index + 2]) end
+delist_nodes(gone, now, settings)
 close_clock(now)
-return { 'changed', integer(changed) }
+return { 'changed', integer(#joined + #gone) }

@@ -42,6 +42,32 @@ local function absent_nodes()
   return redis.call('ZRANGEBYSCORE', key('silent'), '-inf', long_ago, 'LIMIT', first, ABSENT_SLICE)
 end
 
+-- Bindings that no roster has listed for as long as they may live; how many.
+local function forget_outlived()
+  local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(now - settings.binding_ttl_ms),
+    'LIMIT', 0, BINDING_SLICE)
+  if outlived[1] then
+    redis.call('ZREM', key('assigned'), unpack(outlived))
+    local held = {}
+    for sandbox_id, record in pairs(records_of(outlived)) do
+      held[record.node_id] = held[record.node_id] or {}
+      table.insert(held[record.node_id], sandbox_id)
+    end
+    for holder, ids in pairs(held) do unbind(holder, ids, now) end
+  end
+  return #outlived
+end
+
+-- Self-registered nodes that were silent for too long; how many.
+local function take_off_absent()
+  local absent = {}
+  for _, node_id in ipairs(absent_nodes()) do
+    if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then absent[#absent + 1] = node_id end
+  end
+  delist_nodes(absent, now, settings)
+  return #absent
+end
+
 local silenced, expired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms), expire_due(now, SLICE)
 local done = silenced + expired
 local removed = due('removed')
@@ -49,27 +75,9 @@ if removed then done = done + release_removed(removed, now) + 1 end
 save_rows()
 local forgotten = due('forgotten')
 if forgotten then done = done + forget_bindings(forgotten) end
-
-local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(now - settings.binding_ttl_ms),
-  'LIMIT', 0, BINDING_SLICE)
-if outlived[1] then
-  redis.call('ZREM', key('assigned'), unpack(outlived))
-  local held = {}
-  for sandbox_id, record in pairs(records_of(outlived)) do
-    held[record.node_id] = held[record.node_id] or {}
-    table.insert(held[record.node_id], sandbox_id)
-  end
-  for holder, ids in pairs(held) do unbind(holder, ids, now) end
-end
+done = done + forget_outlived()
 redis.call('ZREMRANGEBYSCORE', key('ended'), '-inf', integer(now - ENDED_MS))
-local purged = purge_finished(now, SLICE)
-for _, node_id in ipairs(absent_nodes()) do
-  if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then
-    delist_node(node_id, now, settings)
-    done = done + 1
-  end
-end
+done = done + purge_finished(now, SLICE) + take_off_absent()
 save_rows()
 close_clock(now)
-done = done + #outlived + purged
 return { 'swept', integer(done) }

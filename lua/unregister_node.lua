@@ -23,24 +23,22 @@ local now = open_clock(ARGV[1])
 local gated = not_rebuilt(settings.gated_until_ms, now)
 if gated then return gated end
 local node_id = ARGV[2]
-local node = node_key(node_id)
-local known = as_table_of(node_key(node_id), 'service_instance_id', 'endpoint', 'discovery', 'self_registered', 'last_seen_ms')
+local known = as_table_of(node_key(node_id), 'service_instance_id', 'discovery', 'last_seen_ms')
 if known.last_seen_ms and known.discovery ~= 'removed' and known.service_instance_id ~= ARGV[3] then
   return { 'mismatch', known.service_instance_id }
 end
 
 local row = row_of(node_id)
 if row and known.last_seen_ms then
-  grant_discount(node_id, account_of(node_id), 0, 0, 0)
-  local kept = kept_of_account(node_id)
-  redis.call('DEL', node)
-  redis.call('HSET', node, 'endpoint', known.endpoint, 'discovery', known.discovery, unpack(kept))
-  close_account(node_id)
-  if known.self_registered then redis.call('HSET', node, 'self_registered', '1') end
-  for _, set in ipairs({ 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
+  -- The row first: what is stopped before the report is forgotten is unregistered again.
+  local account = account_of(node_id)
+  account.roster_whole, account.lowered_cpu, account.lowered_memory = 0, 0, 0
+  weigh_again(node_id)
   row.avoided = nil
   observe(row, known.discovery, nil, nil, false, read_observation_settings())
   save_rows()
+  for _, set in ipairs({ 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
+  forget_observation(node_id, { 'endpoint', 'discovery', 'self_registered' })
 end
 forget_artifacts(node_id)
 withdraw_cpu_config(node_id)

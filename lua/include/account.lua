@@ -83,18 +83,18 @@ local function close_account(node_id)
   accounts[node_id] = nil
 end
 
--- What outlives the observation of a node, as field, value, …: sums over a roster that is still kept.
-local function kept_of_account(node_id)
-  local account = account_of(node_id)
-  local kept = {}
-  if not account then return kept end
+-- Takes all but what outlives the observation of a node out of its hash, once its account is saved: sums over a roster
+-- that is still kept, and who has reported. `kept`: further fields that stay.
+local function forget_observation(node_id, kept)
+  local stays, gone = {}, {}
   for _, name in ipairs({ 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
-    'deleted_memory', 'baseline_generation', 'baseline_ids', unpack(RECENT) }) do
-    kept[#kept + 1], kept[#kept + 2] = name, integer(account[name])
+    'deleted_memory', 'baseline_generation', 'baseline_ids', 'roster_edits', 'instances', unpack(RECENT) }) do
+    stays[name] = true
   end
-  for _, name in ipairs({ 'roster_edits', 'instances' }) do
-    local value = redis.call('HGET', node_key(node_id), name)
-    if value then kept[#kept + 1], kept[#kept + 2] = name, value end
+  for _, name in ipairs(kept) do stays[name] = true end
+  for _, name in ipairs(redis.call('HKEYS', node_key(node_id))) do
+    if not stays[name] then gone[#gone + 1] = name end
   end
-  return kept
+  if gone[1] then redis.call('HDEL', node_key(node_id), unpack(gone)) end
+  close_account(node_id)
 end

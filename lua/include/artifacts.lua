@@ -25,49 +25,55 @@ end
 
 local function artifact_key(artifact) return key('artifact:' .. artifact) end
 
--- Moves a large key out of sight; `work_off_artifacts` clears it away.
-local function park(name, kind, about)
-  local number = integer(redis.call('INCR', key('sequence')))
-  redis.call('RENAME', name, key('artifact_leftovers:' .. number))
-  redis.call('RPUSH', key('artifact_leftovers'), kind .. '|' .. number .. '|' .. about)
-  return number
-end
+local drop_artifact, drop_provider, forget_artifacts
+do
+  -- A large key is moved out of sight, and `work_off_artifacts` clears it away: announced before it is moved, so that
+  -- nothing is moved that nobody clears away.
+  local function announce(kind, about)
+    local number = integer(redis.call('INCR', key('sequence')))
+    redis.call('RPUSH', key('artifact_leftovers'), kind .. '|' .. number .. '|' .. about)
+    return number
+  end
 
--- The artifact and all its providers go.
-local function drop_artifact(artifact)
-  if redis.call('ZREM', key('artifacts'), artifact) == 1 then
-    local scope = scope_of(artifact)
-    if redis.call('HINCRBY', key('artifact_scopes'), scope, -1) <= 0 then
-      redis.call('HDEL', key('artifact_scopes'), scope)
+  local function park(name, number) redis.call('RENAME', name, key('artifact_leftovers:' .. number)) end
+
+  -- The artifact and all its providers go; off the list last, so that what was stopped goes when it is met again.
+  function drop_artifact(artifact)
+    local name = artifact_key(artifact)
+    local providers = redis.call('HLEN', name)
+    if providers > AT_ONCE then
+      park(name, announce('artifact', artifact))
+    elseif providers > 0 then
+      for _, node_id in ipairs(redis.call('HKEYS', name)) do
+        redis.call('SREM', node_key(node_id, 'artifacts'), artifact)
+      end
+      redis.call('DEL', name)
+    end
+    if redis.call('ZREM', key('artifacts'), artifact) == 1 then
+      local scope = scope_of(artifact)
+      if redis.call('HINCRBY', key('artifact_scopes'), scope, -1) <= 0 then
+        redis.call('HDEL', key('artifact_scopes'), scope)
+      end
     end
   end
-  local name = artifact_key(artifact)
-  local providers = redis.call('HLEN', name)
-  if providers > AT_ONCE then
-    park(name, 'artifact', artifact)
-  elseif providers > 0 then
-    for _, node_id in ipairs(redis.call('HKEYS', name)) do
-      redis.call('SREM', node_key(node_id, 'artifacts'), artifact)
-    end
-    redis.call('DEL', name)
+
+  function drop_provider(artifact, node_id)
+    redis.call('HDEL', artifact_key(artifact), node_id)
+    if redis.call('EXISTS', artifact_key(artifact)) == 0 then drop_artifact(artifact) end
   end
-end
 
-local function drop_provider(artifact, node_id)
-  redis.call('HDEL', artifact_key(artifact), node_id)
-  if redis.call('EXISTS', artifact_key(artifact)) == 0 then drop_artifact(artifact) end
-end
-
--- Everything the node offered goes. Many entries are only outdated here (by the epoch) and cleared away later.
-local function forget_artifacts(node_id)
-  local name = node_key(node_id, 'artifacts')
-  local count = redis.call('SCARD', name)
-  if count > AT_ONCE then
-    redis.call('HSET', key('artifact_epochs'), node_id, park(name, 'node', node_id))
-  elseif count > 0 then
-    local artifacts = redis.call('SMEMBERS', name)
-    redis.call('DEL', name)
-    for _, artifact in ipairs(artifacts) do drop_provider(artifact, node_id) end
+  -- Everything the node offered goes. Many entries are only outdated here (by the epoch) and cleared away later.
+  function forget_artifacts(node_id)
+    local name = node_key(node_id, 'artifacts')
+    local count = redis.call('SCARD', name)
+    if count > AT_ONCE then
+      local number = announce('node', node_id)
+      redis.call('HSET', key('artifact_epochs'), node_id, number)
+      park(name, number)
+    elseif count > 0 then
+      for _, artifact in ipairs(redis.call('SMEMBERS', name)) do drop_provider(artifact, node_id) end
+      redis.call('DEL', name)
+    end
   end
 end
 
@@ -81,17 +87,19 @@ local function work_off_artifacts()
     local slice = redis.call('HSCAN', parked, '0', 'COUNT', AT_ONCE)[2]
     for index = 1, #slice, 2 do
       local node_id = slice[index]
-      redis.call('HDEL', parked, node_id)
       if redis.call('HEXISTS', artifact_key(about), node_id) == 0 then
         redis.call('SREM', node_key(node_id, 'artifacts'), about)
       end
+      redis.call('HDEL', parked, node_id)
     end
   else
     local epoch = redis.call('HGET', key('artifact_epochs'), about)
-    for _, artifact in ipairs(redis.call('SPOP', parked, AT_ONCE)) do
+    local slice = redis.call('SRANDMEMBER', parked, AT_ONCE)
+    for _, artifact in ipairs(slice) do
       local recorded = redis.call('HGET', artifact_key(artifact), about)
       if recorded and recorded ~= epoch then drop_provider(artifact, about) end
     end
+    if slice[1] then redis.call('SREM', parked, unpack(slice)) end
     if redis.call('EXISTS', parked) == 0 and epoch == number then
       redis.call('HDEL', key('artifact_epochs'), about)
     end

@@ -41,9 +41,9 @@ do
       end
     end
     if not gone[1] then return end
-    redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(gone))
-    redis.call('ZREM', node_key(node_id, 'deleted'), unpack(gone))
     note_edit(node_id)
+    redis.call('ZREM', node_key(node_id, 'deleted'), unpack(gone))
+    redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(gone))
   end
 
   -- Sandboxes that are no longer awaited by a node. It goes on judging those that a reservation of its own claims.
@@ -68,21 +68,24 @@ do
   function unbind(node_id, sandbox_ids, now)
     if #sandbox_ids == 0 then return end
     local records, own = records_of(sandbox_ids), {}
-    unlist(node_id, sandbox_ids, records)
-    redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
     for _, sandbox_id in ipairs(sandbox_ids) do
       if records[sandbox_id] and records[sandbox_id].node_id == node_id then own[#own + 1] = sandbox_id end
     end
-    if not own[1] then return end
-    redis.call('HDEL', key('bindings'), unpack(own))
-    redis.call('ZREM', key('assigned'), unpack(own))
-    remember_ended(own, now)
+    -- The binding before what leads to it, which leads whoever comes next to the rest.
+    if own[1] then
+      redis.call('HDEL', key('bindings'), unpack(own))
+      redis.call('ZREM', key('assigned'), unpack(own))
+      remember_ended(own, now)
+    end
+    unlist(node_id, sandbox_ids, records)
+    redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
   end
 
   -- Takes some of a node's installed roster away, and their bindings; how many.
   function forget_listed(node_id, slice, now)
-    local listed = redis.call('SPOP', node_key(node_id, 'sandboxes'), slice)
+    local listed = redis.call('SRANDMEMBER', node_key(node_id, 'sandboxes'), slice)
     if not listed[1] then return 0 end
+    note_edit(node_id)
     local own = {}
     for sandbox_id, record in pairs(records_of(listed)) do
       if record.node_id == node_id then
@@ -90,12 +93,12 @@ do
         own[#own + 1] = sandbox_id
       end
     end
-    redis.call('ZREM', node_key(node_id, 'deleted'), unpack(listed))
-    note_edit(node_id)
     if own[1] then
       redis.call('HDEL', key('bindings'), unpack(own))
       remember_ended(own, now)
     end
+    redis.call('ZREM', node_key(node_id, 'deleted'), unpack(listed))
+    redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(listed))
     return #listed
   end
 end

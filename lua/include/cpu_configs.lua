@@ -16,24 +16,46 @@ local function cpu_config_counts_key(cluster_id) return key('cpu_config_counts:'
 local function cpu_config_result_key(cluster_id) return key('cpu_config_result:' .. cluster_id) end
 
 -- The inputs differ from now on, so whatever was computed from them is out of date.
+local function outdate_cpu_configs(cluster_id)
+  redis.call('HSET', cpu_config_result_key(cluster_id), 'version', integer(redis.call('INCR', key('sequence'))))
+end
+
+-- As above; of a cluster without nodes nothing is kept.
 local function touch_cpu_configs(cluster_id)
   if redis.call('EXISTS', cpu_configs_key(cluster_id)) == 0 then
     redis.call('DEL', cpu_config_result_key(cluster_id))
   else
-    redis.call('HSET', cpu_config_result_key(cluster_id), 'version', integer(redis.call('INCR', key('sequence'))))
+    outdate_cpu_configs(cluster_id)
   end
 end
 
-local function list_cpu_config(node_id, cluster_id, digest)
-  redis.call('ZADD', cpu_configs_key(cluster_id), 0, digest .. ' ' .. node_id)
-  redis.call('HINCRBY', cpu_config_counts_key(cluster_id), digest, 1)
+local list_cpu_config, unlist_cpu_config
+do
+  -- Counted anew each time, so that what a stopped script left out or did twice is right with the next change.
+  local function count_cpu_config(cluster_id, digest)
+    local count = redis.call('ZLEXCOUNT', cpu_configs_key(cluster_id), '[' .. digest .. ' ', '(' .. digest .. '!')
+    if count > 0 then
+      redis.call('HSET', cpu_config_counts_key(cluster_id), digest, integer(count))
+    else
+      redis.call('HDEL', cpu_config_counts_key(cluster_id), digest)
+    end
+  end
+
+  function list_cpu_config(node_id, cluster_id, digest)
+    redis.call('ZADD', cpu_configs_key(cluster_id), 0, digest .. ' ' .. node_id)
+    count_cpu_config(cluster_id, digest)
+  end
+
+  function unlist_cpu_config(node_id, cluster_id, digest)
+    redis.call('ZREM', cpu_configs_key(cluster_id), digest .. ' ' .. node_id)
+    count_cpu_config(cluster_id, digest)
+  end
 end
 
-local function unlist_cpu_config(node_id, cluster_id, digest)
-  if redis.call('ZREM', cpu_configs_key(cluster_id), digest .. ' ' .. node_id) == 0 then return end
-  if redis.call('HINCRBY', cpu_config_counts_key(cluster_id), digest, -1) <= 0 then
-    redis.call('HDEL', cpu_config_counts_key(cluster_id), digest)
-  end
+-- Whether the cluster's template already counts the node's.
+local function takes_part(node_id, cluster_id, digest)
+  return redis.call('ZSCORE', cpu_configs_key(cluster_id), digest .. ' ' .. node_id) ~= false
+    and redis.call('HEXISTS', cpu_config_counts_key(cluster_id), digest) == 1
 end
 
 -- The node is observed no more: it takes no part in its cluster's template, but its text is kept,
@@ -54,7 +76,7 @@ local function cpu_config_holders(cluster_id)
   for _, digest in ipairs(redis.call('HKEYS', cpu_config_counts_key(cluster_id))) do
     local first = redis.call('ZRANGEBYLEX', cpu_configs_key(cluster_id),
       '[' .. digest .. ' ', '(' .. digest .. '!', 'LIMIT', 0, 1)[1]
-    holders[#holders + 1] = string.sub(first, #digest + 2)
+    if first then holders[#holders + 1] = string.sub(first, #digest + 2) end
   end
   table.sort(holders)
   return holders

@@ -96,8 +96,9 @@ do
         drop_claim(node_id, sandbox_id)
       end
     end
-    redis.call('SADD', node_key(node_id, 'sandboxes'), unpack(mine))
+    -- What is stopped before it is listed is new to the next report again.
     redis.call('HSET', key('bindings'), unpack(written))
+    redis.call('SADD', node_key(node_id, 'sandboxes'), unpack(mine))
     forget_assignments(node_id, mine)
     return contested
   end
@@ -114,8 +115,6 @@ local function install_removed(node_id, removed, generation, restarted, now)
   end
   if not left[1] then return end
   local records, gone = records_of(left), {}
-  redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(left))
-  redis.call('ZREM', node_key(node_id, 'deleted'), unpack(left))
   for _, sandbox_id in ipairs(left) do
     local record = records[sandbox_id]
     if record and record.node_id == node_id then
@@ -133,6 +132,9 @@ local function install_removed(node_id, removed, generation, restarted, now)
     redis.call('HDEL', key('bindings'), unpack(gone))
     remember_ended(gone, now)
   end
+  -- Off the roster last: what is stopped before is left out by the next report again.
+  redis.call('ZREM', node_key(node_id, 'deleted'), unpack(left))
+  redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(left))
 end
 
 -- The installed roster is that of the report now. What nobody can be waiting for is not unexplained any more.

@@ -33,7 +33,7 @@ local function rebuild_row(node_id)
     'deleted_cpu', 'deleted_memory', unpack(FIGURES))
   if known[1] ~= 'active' and known[1] ~= 'lingering' then return nil end
   local figures
-  if known[3] then
+  if known[3] and known[8] then
     local whole = tonumber(known[5] or 0)
     figures = { lowered_cpu = whole * tonumber(known[6] or 0), lowered_memory = whole * tonumber(known[7] or 0) }
     for index, name in ipairs(FIGURES) do figures[name] = tonumber(known[index + 7] or 0) end

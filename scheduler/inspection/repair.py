@@ -6,15 +6,17 @@ reservations and what nodes said are what it is derived from, and are not change
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from scheduler.inspection.finding import Finding
 from scheduler.inspection.key_table import explain_key
-from scheduler.inspection.recount import BINDINGS_AT_ONCE, RESERVATIONS_AT_ONCE, check
+from scheduler.inspection.recount import ARTIFACTS_AT_ONCE, BINDINGS_AT_ONCE, RESERVATIONS_AT_ONCE, check
 from scheduler.inspection.walks import SLICE, in_slices, members_of
 from scheduler.store.ledger import Ledger
+
+COUNTED_AT_MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,13 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
             subjects["reservation"].add(known.identity)
         elif known is not None and known.kind.name.startswith("node:"):
             subjects["node"].add(known.identity)
+        elif known is not None and known.kind.name == "shape:{}":
+            subjects["shape"].add(known.identity)
         elif known is not None and known.kind.name == "sandbox:{}":
             carrier = await ledger.client.command("GET", key)
             subjects["reservation"].update([carrier.decode()] if carrier else [])
+    if subjects["capacities"]:
+        subjects["node"].update(await _nodes_of_two_capacities(ledger))
     # A node's findings may be about the reservations that it lists.
     for node_id in subjects["node"]:
         listed = await ledger.client.command("ZRANGE", ledger.keys.node_reservations(node_id), 0, -1)
@@ -61,6 +67,9 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
         await run("repair_node", node_id)
     for cluster_id in sorted(clusters):
         await run("repair_cpu_configs", cluster_id)
+    await _repair_artifacts(ledger, sorted(subjects["artifact"]))
+    if subjects["artifact_scopes"] or subjects["capacities"]:
+        await _repair_totals(ledger)
     for group_key in sorted(subjects["group"]):
         await ledger.client.pipeline(
             [("HDEL", ledger.keys.groups, group_key), ("ZREM", ledger.keys.groups_recent, group_key)]
@@ -68,17 +77,68 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
     for some in in_slices(sorted(subjects["sandbox"]), BINDINGS_AT_ONCE):
         await _repair_bindings(ledger, some)
     if subjects["shape"] or subjects["node"]:
-        shapes = await ledger.client.command("HKEYS", ledger.keys.shapes)
-        await ledger.client.pipeline(
-            [("UNLINK", *(ledger.keys.shape(name.decode()) for name in shapes), ledger.keys.shapes)]
-        )
+        listed = await ledger.client.command("HKEYS", ledger.keys.shapes)
+        shapes = {name.decode() for name in listed} | subjects["shape"]
+        await ledger.client.command("UNLINK", *map(ledger.keys.shape, sorted(shapes)), ledger.keys.shapes)
 
 
 async def _repair_bindings(ledger: Ledger, sandbox_ids: Sequence[str]) -> None:
-    """Which node awaits a sandbox without a record only that node's list knows."""
+    """Which node awaits or lists a sandbox without a record only that node knows. What is off its roster is new to its
+    next report, which then records it."""
     _, without = await ledger.runner.run("repair_bindings", *sandbox_ids)
     if not without:
         return
+    keys, client = ledger.keys, ledger.client
+    async for some in _nodes_in_slices(ledger):
+        await client.pipeline([("ZREM", keys.node_assigned(node_id), *without) for node_id in some])
+        taken = await client.pipeline([("SREM", keys.node_sandboxes(node_id), *without) for node_id in some])
+        changed = [node_id for node_id, count in zip(some, taken, strict=True) if int(count)]
+        if changed:
+            await client.pipeline([("HDEL", keys.node(node_id), "roster_digest") for node_id in changed])
+
+
+async def _repair_artifacts(ledger: Ledger, artifacts: Sequence[str]) -> None:
+    """Who offers an artifact without providing it only that node knows."""
+    keys, client = ledger.keys, ledger.client
+    pairs = [("", artifact) for artifact in artifacts]
+    for artifact in artifacts:
+        async for some in _nodes_in_slices(ledger):
+            offers = await client.pipeline([("SISMEMBER", keys.node_artifacts(node_id), artifact) for node_id in some])
+            pairs += [(node_id, artifact) for node_id, is_member in zip(some, offers, strict=True) if int(is_member)]
+    for slice_ in in_slices(pairs, ARTIFACTS_AT_ONCE):
+        await ledger.runner.run("repair_artifacts", *(part for pair in slice_ for part in pair))
+
+
+async def _nodes_of_two_capacities(ledger: Ledger) -> list[str]:
+    found = Counter[str]()
+    for capacity in await ledger.client.command("ZRANGE", ledger.keys.named("capacities"), 0, -1):
+        key = ledger.keys.named(f"capacity:{capacity.decode()}")
+        found.update({node_id async for node_id in members_of(ledger, "ZSCAN", key)})
+    return [node_id for node_id, times in found.items() if times > 1]
+
+
+async def _repair_totals(ledger: Ledger) -> None:
+    """Counted while artifacts come and go, so a few times if need be."""
+    for _ in range(COUNTED_AT_MOST):
+        artifacts = {artifact async for artifact in members_of(ledger, "ZSCAN", ledger.keys.named("artifacts"))}
+        scopes = Counter(map(scope_of, artifacts))
+        counted = [part for scope, count in scopes.items() for part in (scope, count)]
+        status, _ = await ledger.runner.run("repair_totals", len(artifacts), *counted)
+        if status == "repaired":
+            return
+
+
+def scope_of(artifact: str) -> str:
+    """The cluster and backend of an artifact's name (lua/include/artifacts)."""
+    name = artifact.encode()
+    end = 0
+    for _ in range(2):
+        length, _, _ = name[end:].partition(b":")
+        end += len(length) + 1 + int(length) + 1
+    return name[: end - 1].decode()
+
+
+async def _nodes_in_slices(ledger: Ledger) -> AsyncIterator[Sequence[str]]:
     nodes = [node_id async for node_id in members_of(ledger, "ZSCAN", ledger.keys.nodes)]
     for some in in_slices(nodes, SLICE):
-        await ledger.client.pipeline([("ZREM", ledger.keys.node_assigned(node_id), *without) for node_id in some])
+        yield some

@@ -23,6 +23,7 @@ PAGE = 200
 NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
 EVENTS_A_CALL = 128
+_DISCOVERED = frozenset(state.value for state in (DiscoveryState.ACTIVE, DiscoveryState.LINGERING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,11 @@ class NodeStore:
 
     async def addresses(self) -> tuple[NodeAddress, ...]:
         """Every discovered node, active and lingering, in id order."""
-        return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, _) in (await self._listed()).items())
+        listed = (await self._listed()).items()
+        return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, state) in listed if state in _DISCOVERED)
 
     async def _listed(self) -> dict[str, tuple[str, str]]:
+        """Endpoint and state of all on the list; another state is that of a change that was stopped half-way."""
         client, keys = self._runner.client, self._runner.keys
         ids = [codec.text(node_id) for node_id in await client.command("ZRANGE", keys.nodes, 0, -1)]
         listed: dict[str, tuple[str, str]] = {}
@@ -178,8 +181,7 @@ class NodeStore:
                 [("HMGET", keys.node(node_id), "endpoint", "discovery") for node_id in chunk]
             )
             for node_id, (endpoint, discovery) in zip(chunk, hashes, strict=True):
-                if discovery in (b"active", b"lingering"):
-                    listed[node_id] = (codec.text(endpoint), codec.text(discovery))
+                listed[node_id] = (codec.text(endpoint or b""), codec.text(discovery or b""))
         return listed
 
     # -- reports ----------------------------------------------------------------------------------------------
@@ -264,7 +266,8 @@ class NodeStore:
             _, reply = await self._runner.run("read_nodes", "", after, PAGE)
             page = [codec.node(entry) for entry in reply]
             nodes += [node for node in page if not cluster_id or node.cluster_id == cluster_id]
-            if len(page) < PAGE:
+            # One that is half-way between being listed and not is left out of its page.
+            if not page:
                 return tuple(nodes)
             after = page[-1].node_id
 

@@ -20,7 +20,7 @@ from scheduler.store.settings import Loss
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import BINDING_TTL_MS, NOTHING, TTL_MS, Cluster, event
 from tests.support.clock import VirtualClock
-from tests.support.half_way import stopped
+from tests.support.half_way import Stop, stopped
 from tests.support.recount import assert_ledger_is_sound
 
 LEASE_MS = 10_000
@@ -221,7 +221,7 @@ async def test_a_put_back_that_is_stopped_at_any_command_is_made_good_by_the_nex
     for failing in count(1):
         await pair.lose()
         await pair.a.ledger.nodes.put_back(NODES)
-        with stopped(pair.a.ledger.client, "restore_reservations", failing):
+        with stopped(pair.a.ledger.client, Stop("restore_reservations", failing)):
             try:
                 await pair.a.put_back()
             except SchedulerError:

@@ -6,7 +6,8 @@ before it stays written, as when an ACL, a full memory or a bug of the server's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -33,36 +34,42 @@ end)(redis)
 
 @dataclass
 class Stop:
-    """`script` fails at its `failing`-th command. `met`: it came that far."""
+    """`script` fails at its `failing`-th command, once: the `run`-th time that it runs."""
 
     script: str
     failing: int
-    met: bool = False
+    run: int = 1
 
 
 class StoppingLibrary(ScriptLibrary):
-    """The product's scripts, one of which fails the next time it runs."""
+    """The product's scripts, one of which fails once. `bounds`: numbers of theirs (`local NAME = 500`) that are others
+    here, so that few things are many."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Mapping[str, int] | None = None, stop: Stop | None = None) -> None:
         super().__init__(find_folder())
-        self.stop: Stop | None = None
+        self.bounds = bounds or {}
+        self.stop = stop
+        self.runs_left = stop.run if stop else 0
 
     def get(self, name: str) -> Script:
         script = super().get(name)
-        if self.stop is None or self.stop.script != name:
+        text = script.text
+        for bound, number in self.bounds.items():
+            text = re.sub(rf"\blocal {bound} = \d+\b", f"local {bound} = {number}", text)
+        if self.stop is not None and self.stop.script == name:
+            self.runs_left -= 1
+            if self.runs_left == 0:
+                text = _PREFIX.format(failing=self.stop.failing) + text
+        if text == script.text:
             return script
-        prefix = _PREFIX.format(failing=self.stop.failing)
-        self.stop = None
-        return Script(name=name, text=prefix + script.text, origins=script.origins, source=script.source)
+        return Script(name=name, text=text, origins=script.origins, source=script.source)
 
 
 @contextmanager
-def stopped(client: StoreClient, script: str, failing: int) -> Iterator[StoppingLibrary]:
-    """Within the block the next run of `script` stops at its `failing`-th command."""
-    before, library = client.scripts, StoppingLibrary()
-    library.stop = Stop(script, failing)
-    client.scripts = library
+def stopped(client: StoreClient, stop: Stop, bounds: Mapping[str, int] | None = None) -> Iterator[None]:
+    """Within the block one script stops once."""
+    before, client.scripts = client.scripts, StoppingLibrary(bounds, stop)
     try:
-        yield library
+        yield
     finally:
         client.scripts = before
