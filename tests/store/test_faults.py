@@ -349,7 +349,7 @@ async def test_a_script_that_is_forgotten_again_is_loaded_again(connect_to: Conn
 
 async def test_a_script_that_is_forgotten_for_ever_is_unavailable_once_time_is_over(connect_to: Connect) -> None:
     async with StubServer(lambda command: b"-NOSCRIPT No matching script.\r\n") as stub:
-        client = await connect_to(stub.address, operation_timeout_ms=100)
+        client = await connect_to(stub.address, operation_timeout_ms=1_000)
         with pytest.raises(StoreUnavailable, match="keeps forgetting scripts"):
             await run(client)
 
