@@ -119,6 +119,16 @@ async def ledger(open_ledger_on: OpenLedger, ledger_settings: LedgerSettings) ->
 
 
 @pytest.fixture
+async def embedded_ledger(clock: VirtualClock) -> AsyncIterator[Ledger]:
+    """For tests of the layers above the ledger: with default settings, on the virtual clock, and embedded only."""
+    from tests.support.embedded import open_embedded
+
+    ledger = await open_embedded(clock=clock)
+    yield ledger
+    await ledger.close()
+
+
+@pytest.fixture
 async def services(ledger: Ledger) -> Any:
     """What a replica's edges talk to, over `ledger`."""
     from scheduler.service import build_services

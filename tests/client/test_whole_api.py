@@ -40,7 +40,7 @@ from agentenv_scheduler_client._sync.calls import Calls
 from scheduler.api.http import create_app
 from scheduler.service import build_services
 from tests.client.flavours import open_flavour
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import unopened_ledger
 from tests.support.replica_thread import replica_in_thread
 
 NODE_A, NODE_B = NodeAddress("node/a", "http://node-a:8000"), NodeAddress("node-b", "http://node-b:8000")
@@ -70,7 +70,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
 
 def routes(asked: set[tuple[str, str]]) -> set[str]:
     """The operations of the document that were called; of all, with None."""
-    app = create_app(build_services(FakeLedger().as_ledger()))
+    app = create_app(build_services(unopened_ledger()))
     documented = [route for route in app.router.routes if isinstance(route, APIRoute) and route.include_in_schema]
     called = set()
     for method, path in asked:

@@ -66,7 +66,7 @@ def check_curl(words: Sequence[str]) -> None:
 
     from scheduler.api.http import create_app
     from scheduler.service import build_services
-    from tests.support.fake_ledger import FakeLedger
+    from tests.support.embedded import unopened_ledger
 
     method, url, has_body = "GET", "", False
     rest = list(words)
@@ -98,7 +98,7 @@ def check_curl(words: Sequence[str]) -> None:
         method = "POST"
     path = re.sub(r"^(https?://)?[^/]+", "", url).partition("?")[0] or "/"
     scope = {"type": "http", "method": method, "path": _filled_in(path), "root_path": "", "headers": []}
-    app = create_app(build_services(FakeLedger().as_ledger()))
+    app = create_app(build_services(unopened_ledger()))
     assert any(route.matches(scope)[0] is Match.FULL for route in app.routes), f"no route {method} {path}"
 
 

@@ -11,7 +11,7 @@ from scheduler.observability.metrics import BUCKETS_SECONDS
 from scheduler.service import Services, build_services
 from scheduler.store.client import StoreStatistics
 from tests.docs.commands import ROOT
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import unopened_ledger
 
 ROW = re.compile(
     r"^\| `(?P<name>[a-z_]+)` \| (?P<type>[a-z]+) \|(?P<labels>[^|]*)\| (?P<meaning>[^|]+) \|$", re.MULTILINE
@@ -28,7 +28,7 @@ class Family:
 
 
 def services() -> Services:
-    built = build_services(FakeLedger().as_ledger())
+    built = build_services(unopened_ledger())
     built.metrics.show(LedgerFigures(settings_revision=1))
     return built
 

@@ -1,4 +1,4 @@
-"""An HTTP client on the application, and a second one on a ledger that can be told to fail.
+"""An HTTP client on the application over both ledgers, and a second one over the embedded ledger alone.
 
 Whatever a test asks, the answer is also held to the shape that the OpenAPI document gives it.
 """
@@ -21,7 +21,7 @@ from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import HttpOptions, create_app
 from scheduler.api.http.answers import ProblemAnswer
 from scheduler.service import Services, build_services
-from tests.support.fake_ledger import FakeLedger
+from scheduler.store.ledger import Ledger
 
 OpenApi = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
@@ -73,14 +73,9 @@ async def api(services: Services) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.fixture
-def fake() -> FakeLedger:
-    return FakeLedger()
-
-
-@pytest.fixture
-async def fake_api(fake: FakeLedger) -> AsyncIterator[httpx.AsyncClient]:
-    """The API over the ledger in dictionaries: for what happens before a ledger is asked, or when it fails."""
-    async with open_client(build_services(fake.as_ledger())) as opened:
+async def embedded_api(embedded_ledger: Ledger) -> AsyncIterator[httpx.AsyncClient]:
+    """For what happens before a ledger is asked, or when it fails."""
+    async with open_client(build_services(embedded_ledger)) as opened:
         yield opened
 
 

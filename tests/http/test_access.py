@@ -15,8 +15,9 @@ from scheduler.api.http import HttpOptions
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.errors import StoreUnavailable
 from scheduler.service import build_services
+from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import fail_with, note_calls
 
 KEYS = {name: generate_key() for name in ("node", "bound", "gateway", "admin")}
 ENTRIES = [
@@ -35,9 +36,9 @@ def key_ring(tmp_path: Path) -> KeyRing:
 
 
 @pytest.fixture
-async def guarded(fake: FakeLedger, key_ring: KeyRing) -> AsyncIterator[httpx.AsyncClient]:
+async def guarded(embedded_ledger: Ledger, key_ring: KeyRing) -> AsyncIterator[httpx.AsyncClient]:
     options = HttpOptions(metrics_need_admin=True)
-    async with open_client(build_services(fake.as_ledger()), options, AccessPolicy(key_ring)) as opened:
+    async with open_client(build_services(embedded_ledger), options, AccessPolicy(key_ring)) as opened:
         for node_id in ("node-a", "node-b"):
             headers = {"X-API-Key": KEYS["admin"]}
             await opened.put(f"/v1/nodes/{node_id}", json={"endpoint": "http://a:1"}, headers=headers)
@@ -111,10 +112,13 @@ async def test_an_unknown_key_is_refused_before_its_body_is_read(guarded: httpx.
     assert answer.status_code == 401
 
 
-async def test_the_caller_of_a_reservation_is_the_name_of_its_key(guarded: httpx.AsyncClient, fake: FakeLedger) -> None:
+async def test_the_caller_of_a_reservation_is_the_name_of_its_key(
+    guarded: httpx.AsyncClient, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = note_calls(monkeypatch, embedded_ledger.placements, "schedule")
     body = {"hint": {"kind": "sandbox"}}
     await guarded.post("/v1/schedule", json=body, headers={"X-API-Key": KEYS["gateway"]})
-    (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
+    ((request,),) = asked
     assert isinstance(request, ScheduleRequest)
     assert request.caller == "edge"
 
@@ -125,9 +129,13 @@ AWAY = StoreUnavailable("the ledger cannot be reached").at("redis://scheduler:**
 @pytest.mark.parametrize("role", ["gateway", "node", None, "guessed"])
 @pytest.mark.parametrize("path", ["/readyz", "/v1/artifacts?cluster_id=c&backend=b&key=k"])
 async def test_where_the_ledger_is_only_operators_learn(
-    guarded: httpx.AsyncClient, fake: FakeLedger, role: str | None, path: str
+    guarded: httpx.AsyncClient,
+    embedded_ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    role: str | None,
+    path: str,
 ) -> None:
-    fake.fails = AWAY
+    fail_with(monkeypatch, embedded_ledger, AWAY)
     headers = {} if role is None else {"X-API-Key": KEYS.get(role, role)}
     answer = await guarded.get(path, headers=headers)
     assert answer.status_code in {401, 503}
@@ -137,6 +145,8 @@ async def test_where_the_ledger_is_only_operators_learn(
     assert told.json()["detail"] == "the ledger at redis://scheduler:***@10.9.8.7:6379 cannot be reached"
 
 
-async def test_who_may_do_everything_is_an_operator(fake: FakeLedger, fake_api: httpx.AsyncClient) -> None:
-    fake.fails = AWAY
-    assert "10.9.8.7" in (await fake_api.get("/readyz")).json()["detail"]
+async def test_who_may_do_everything_is_an_operator(
+    embedded_ledger: Ledger, embedded_api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with(monkeypatch, embedded_ledger, AWAY)
+    assert "10.9.8.7" in (await embedded_api.get("/readyz")).json()["detail"]

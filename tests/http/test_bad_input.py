@@ -11,8 +11,9 @@ import pytest
 
 from scheduler.api.http import HttpOptions
 from scheduler.service import build_services
+from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import sent_to
 
 JSON = {"Content-Type": "application/json"}
 MSGPACK = {"Content-Type": "application/msgpack"}
@@ -52,32 +53,32 @@ def assert_field_error(answer: httpx.Response, field: str) -> None:
 )
 @pytest.mark.parametrize("packed", [False, True])
 async def test_a_bad_hint_names_its_field(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, hint: dict[str, Any], field: str, packed: bool
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, hint: dict[str, Any], field: str, packed: bool
 ) -> None:
     body = {"hint": {"kind": "cold_sandbox", **hint}}
     if packed and hint.get("memory_mb") == 10**30:
         pytest.skip("MessagePack has no such number")
     if packed:
         headers = {**MSGPACK, "Accept": "application/json"}
-        answer = await fake_api.post("/v1/schedule", content=msgpack.packb(body), headers=headers)
+        answer = await embedded_api.post("/v1/schedule", content=msgpack.packb(body), headers=headers)
     else:
-        answer = await fake_api.post("/v1/schedule", json=body)
+        answer = await embedded_api.post("/v1/schedule", json=body)
     assert_field_error(answer, field)
-    assert fake.calls == []
+    assert sent_to(embedded_ledger) == 0
 
 
 @pytest.mark.parametrize("token", ["NaN", "Infinity", "-Infinity", "1e400", "2.5", "-1.0", "4294967296.0"])
-async def test_numbers_that_are_no_whole_numbers_are_refused(fake_api: httpx.AsyncClient, token: str) -> None:
+async def test_numbers_that_are_no_whole_numbers_are_refused(embedded_api: httpx.AsyncClient, token: str) -> None:
     body = f'{{"hint": {{"kind": "cold_sandbox", "cpu_count": {token}}}}}'
-    answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
+    answer = await embedded_api.post("/v1/schedule", content=body, headers=JSON)
     assert answer.status_code in {400, 422}
 
 
 @pytest.mark.parametrize("token", ["2", "2.0", "0.2e1", "20e-1"])
-async def test_json_has_one_kind_of_number(fake_api: httpx.AsyncClient, token: str) -> None:
-    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+async def test_json_has_one_kind_of_number(embedded_api: httpx.AsyncClient, token: str) -> None:
+    await embedded_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
     body = f'{{"hint": {{"kind": "cold_sandbox", "cpu_count": {token}}}}}'
-    answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
+    answer = await embedded_api.post("/v1/schedule", content=body, headers=JSON)
     assert answer.json()["reservation"]["cpu_count"] == 2
 
 
@@ -101,9 +102,9 @@ async def test_json_has_one_kind_of_number(fake_api: httpx.AsyncClient, token: s
     ],
 )
 async def test_a_bad_schedule_body_names_its_field(
-    fake_api: httpx.AsyncClient, body: dict[str, Any], field: str
+    embedded_api: httpx.AsyncClient, body: dict[str, Any], field: str
 ) -> None:
-    assert_field_error(await fake_api.post("/v1/schedule", json=body), field)
+    assert_field_error(await embedded_api.post("/v1/schedule", json=body), field)
 
 
 @pytest.mark.parametrize(
@@ -132,53 +133,55 @@ async def test_a_bad_schedule_body_names_its_field(
     ],
 )
 async def test_an_error_shows_what_was_sent_and_what_could_be(
-    fake_api: httpx.AsyncClient, body: dict[str, Any], error: dict[str, Any]
+    embedded_api: httpx.AsyncClient, body: dict[str, Any], error: dict[str, Any]
 ) -> None:
-    assert (await fake_api.post("/v1/schedule", json=body)).json()["errors"] == [error]
+    assert (await embedded_api.post("/v1/schedule", json=body)).json()["errors"] == [error]
 
 
 @pytest.mark.parametrize("body", [{}, {"exclude_nodes": [f"n{number}" for number in range(64)]}])
 @pytest.mark.parametrize("ttl", ["24h", "1ms", "1.5h"])
-async def test_the_bounds_themselves_are_allowed(fake_api: httpx.AsyncClient, body: dict[str, Any], ttl: str) -> None:
-    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+async def test_the_bounds_themselves_are_allowed(
+    embedded_api: httpx.AsyncClient, body: dict[str, Any], ttl: str
+) -> None:
+    await embedded_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
     hint = {"kind": "cold_sandbox", "cpu_count": 2**16, "memory_mb": 2**24}
-    answer = await fake_api.post("/v1/schedule", json={**body, "hint": hint, "reservation_ttl": ttl})
+    answer = await embedded_api.post("/v1/schedule", json={**body, "hint": hint, "reservation_ttl": ttl})
     assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("ttl", ["1ns", "0.1us", "0.9ms"])
-async def test_a_lifetime_under_a_millisecond_is_refused_not_rounded(fake_api: httpx.AsyncClient, ttl: str) -> None:
-    answer = await fake_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}, "reservation_ttl": ttl})
+async def test_a_lifetime_under_a_millisecond_is_refused_not_rounded(embedded_api: httpx.AsyncClient, ttl: str) -> None:
+    answer = await embedded_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}, "reservation_ttl": ttl})
     assert_field_error(answer, "reservation_ttl")
-    assert_field_error(await fake_api.post("/v1/reservations/r/renew", json={"ttl": ttl}), "ttl")
+    assert_field_error(await embedded_api.post("/v1/reservations/r/renew", json={"ttl": ttl}), "ttl")
 
 
-async def test_a_header_that_is_given_twice_is_refused(fake_api: httpx.AsyncClient) -> None:
+async def test_a_header_that_is_given_twice_is_refused(embedded_api: httpx.AsyncClient) -> None:
     body = {"hint": {"kind": "sandbox"}}
     for name, value in (("Idempotency-Key", b"k"), ("X-Request-Timeout", b"5s")):
-        answer = await fake_api.post("/v1/schedule", json=body, headers=[(name.encode(), value)] * 2)
+        answer = await embedded_api.post("/v1/schedule", json=body, headers=[(name.encode(), value)] * 2)
         assert_field_error(answer, name)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "GZip", "identity, gzip"])
-async def test_a_compressed_body_is_refused_by_its_encoding(fake_api: httpx.AsyncClient, encoding: str) -> None:
-    answer = await fake_api.post("/v1/schedule", json={}, headers={"Content-Encoding": encoding})
+async def test_a_compressed_body_is_refused_by_its_encoding(embedded_api: httpx.AsyncClient, encoding: str) -> None:
+    answer = await embedded_api.post("/v1/schedule", json={}, headers={"Content-Encoding": encoding})
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
-    plain = await fake_api.post(
+    plain = await embedded_api.post(
         "/v1/hints", json={"method": "GET", "path": "/"}, headers={"Content-Encoding": "identity"}
     )
     assert plain.status_code == 200
 
 
-async def test_two_content_types_are_none(fake_api: httpx.AsyncClient) -> None:
+async def test_two_content_types_are_none(embedded_api: httpx.AsyncClient) -> None:
     headers = [(b"Content-Type", b"application/json"), (b"Content-Type", b"application/msgpack")]
-    assert (await fake_api.post("/v1/schedule", content=b"{}", headers=headers)).status_code == 415
+    assert (await embedded_api.post("/v1/schedule", content=b"{}", headers=headers)).status_code == 415
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "two words", "tab\t", "ümlaut".encode()])
-async def test_an_idempotency_key_is_visible_ascii(fake_api: httpx.AsyncClient, key: str | bytes) -> None:
+async def test_an_idempotency_key_is_visible_ascii(embedded_api: httpx.AsyncClient, key: str | bytes) -> None:
     headers = [(b"Idempotency-Key", key.encode() if isinstance(key, str) else key)]
-    answer = await fake_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}}, headers=headers)
+    answer = await embedded_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}}, headers=headers)
     assert_field_error(answer, "Idempotency-Key")
 
 
@@ -187,29 +190,33 @@ BAD_IDS = ["%20", "%0a", "a%00b", "a%0Ab", "%7F", "a%C2%85", "x" * 256, "%C3%BC"
 
 @pytest.mark.parametrize("node_id", BAD_IDS)
 async def test_an_id_in_a_path_is_text_without_control_characters(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, node_id: str
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, node_id: str
 ) -> None:
-    answer = await fake_api.put(f"/v1/nodes/{node_id}", json={"endpoint": "http://a:1"})
+    answer = await embedded_api.put(f"/v1/nodes/{node_id}", json={"endpoint": "http://a:1"})
     assert_field_error(answer, "node_id")
     assert answer.json()["detail"].endswith("1 to 255 bytes of text without control characters")
-    assert fake.calls == []
+    assert sent_to(embedded_ledger) == 0
 
 
 @pytest.mark.parametrize("sandbox_id", ["", "  ", "a\u0000", "a\nb", "\u009f", "x" * 256])
-async def test_an_id_in_a_body_is_text_without_control_characters(fake_api: httpx.AsyncClient, sandbox_id: str) -> None:
-    assert_field_error(await fake_api.post("/v1/reservations/r/confirm", json={"sandbox_id": sandbox_id}), "sandbox_id")
+async def test_an_id_in_a_body_is_text_without_control_characters(
+    embedded_api: httpx.AsyncClient, sandbox_id: str
+) -> None:
+    assert_field_error(
+        await embedded_api.post("/v1/reservations/r/confirm", json={"sandbox_id": sandbox_id}), "sandbox_id"
+    )
 
 
 @pytest.mark.parametrize(
     "endpoint", ["", "node-a:8000", "http://", "//node-a", "http://a b", "http://u:p@a", "http://a:port", "http://a\n"]
 )
-async def test_an_endpoint_is_a_url_with_scheme_and_host(fake_api: httpx.AsyncClient, endpoint: str) -> None:
-    assert_field_error(await fake_api.put("/v1/nodes/a", json={"endpoint": endpoint}), "endpoint")
+async def test_an_endpoint_is_a_url_with_scheme_and_host(embedded_api: httpx.AsyncClient, endpoint: str) -> None:
+    assert_field_error(await embedded_api.put("/v1/nodes/a", json={"endpoint": endpoint}), "endpoint")
 
 
 @pytest.mark.parametrize("endpoint", ["http://a", "https://[fd00::1]:8000", "http://10.0.0.7:8000/prefix"])
-async def test_endpoints_as_gateways_know_them_are_allowed(fake_api: httpx.AsyncClient, endpoint: str) -> None:
-    assert (await fake_api.put("/v1/nodes/a", json={"endpoint": endpoint})).status_code == 200
+async def test_endpoints_as_gateways_know_them_are_allowed(embedded_api: httpx.AsyncClient, endpoint: str) -> None:
+    assert (await embedded_api.put("/v1/nodes/a", json={"endpoint": endpoint})).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -234,84 +241,84 @@ async def test_endpoints_as_gateways_know_them_are_allowed(fake_api: httpx.Async
     ],
 )
 async def test_a_bad_heartbeat_names_its_field(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, body: dict[str, Any], field: str
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, body: dict[str, Any], field: str
 ) -> None:
-    answer = await fake_api.post("/v1/nodes/a/heartbeat", json={"service_instance_id": "svc", **body})
+    answer = await embedded_api.post("/v1/nodes/a/heartbeat", json={"service_instance_id": "svc", **body})
     assert_field_error(answer, field)
-    assert fake.calls == []
+    assert sent_to(embedded_ledger) == 0
 
 
-async def test_a_heartbeat_needs_its_instance(fake_api: httpx.AsyncClient) -> None:
-    assert_field_error(await fake_api.post("/v1/nodes/a/heartbeat", json={}), "service_instance_id")
+async def test_a_heartbeat_needs_its_instance(embedded_api: httpx.AsyncClient) -> None:
+    assert_field_error(await embedded_api.post("/v1/nodes/a/heartbeat", json={}), "service_instance_id")
 
 
 async def test_capacity_zero_and_allocation_above_capacity_are_facts_not_errors(
-    fake_api: httpx.AsyncClient,
+    embedded_api: httpx.AsyncClient,
 ) -> None:
-    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    await embedded_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
     for figures in ({"cpu_count": 0}, {"cpu_count": 4, "allocated_cpu": 40, "sandbox_count": 2**32 - 1}):
         body = {"service_instance_id": "svc", "snapshot": figures}
-        assert (await fake_api.post("/v1/nodes/a/heartbeat", json=body)).status_code == 200
+        assert (await embedded_api.post("/v1/nodes/a/heartbeat", json=body)).status_code == 200
 
 
-async def test_events_come_at_most_1024_at_a_time(fake_api: httpx.AsyncClient) -> None:
+async def test_events_come_at_most_1024_at_a_time(embedded_api: httpx.AsyncClient) -> None:
     event = {"sandbox_id": "s", "event_type": "create"}
     body = {"service_instance_id": "svc", "events": [event] * 1025}
-    assert_field_error(await fake_api.post("/v1/nodes/a/events", json=body), "events")
+    assert_field_error(await embedded_api.post("/v1/nodes/a/events", json=body), "events")
     body["events"] = [{"sandbox_id": "s", "event_type": "explode"}]
-    assert_field_error(await fake_api.post("/v1/nodes/a/events", json=body), "events.0.event_type")
+    assert_field_error(await embedded_api.post("/v1/nodes/a/events", json=body), "events.0.event_type")
 
 
 @pytest.mark.parametrize(
     "body", [b"{", b"nope", b'{"a": 1} x', b"\xff", b"[" * 100_000, b'{"hint":' * 50_000, b'"\\ud800"']
 )
-async def test_what_is_not_json_is_malformed(fake_api: httpx.AsyncClient, body: bytes) -> None:
-    answer = await fake_api.post("/v1/schedule", content=body, headers=JSON)
+async def test_what_is_not_json_is_malformed(embedded_api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await embedded_api.post("/v1/schedule", content=body, headers=JSON)
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
 
 
 @pytest.mark.parametrize(
     "body", [b"\xc1", b"\x81", b"\x80\x80", b"\x91" * 100_000, b"\xdf\xff\xff\xff\xff", b"\xa1\xff"]
 )
-async def test_what_is_not_messagepack_is_malformed(fake_api: httpx.AsyncClient, body: bytes) -> None:
-    answer = await fake_api.post("/v1/schedule", content=body, headers=MSGPACK)
+async def test_what_is_not_messagepack_is_malformed(embedded_api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await embedded_api.post("/v1/schedule", content=body, headers=MSGPACK)
     assert answer.status_code == 400
     assert msgpack.unpackb(answer.content)["code"] == "malformed"
 
 
 @pytest.mark.parametrize("body", [b"7", b'"text"', b"[]", b"true"])
-async def test_json_that_is_no_object_is_invalid(fake_api: httpx.AsyncClient, body: bytes) -> None:
-    answer = await fake_api.post("/v1/hints", content=body, headers=JSON)
+async def test_json_that_is_no_object_is_invalid(embedded_api: httpx.AsyncClient, body: bytes) -> None:
+    answer = await embedded_api.post("/v1/hints", content=body, headers=JSON)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
-async def test_a_missing_body_is_malformed_where_one_is_needed(fake_api: httpx.AsyncClient) -> None:
-    answer = await fake_api.post("/v1/reservations/r/confirm")
+async def test_a_missing_body_is_malformed_where_one_is_needed(embedded_api: httpx.AsyncClient) -> None:
+    answer = await embedded_api.post("/v1/reservations/r/confirm")
     assert (answer.status_code, answer.json()["code"]) == (400, "malformed")
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/xml"])
-async def test_other_media_types_are_unsupported(fake_api: httpx.AsyncClient, content_type: str) -> None:
-    answer = await fake_api.post("/v1/schedule", content=b"{}", headers={"Content-Type": content_type})
+async def test_other_media_types_are_unsupported(embedded_api: httpx.AsyncClient, content_type: str) -> None:
+    answer = await embedded_api.post("/v1/schedule", content=b"{}", headers={"Content-Type": content_type})
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
-async def test_a_charset_and_capital_letters_change_nothing(fake_api: httpx.AsyncClient) -> None:
+async def test_a_charset_and_capital_letters_change_nothing(embedded_api: httpx.AsyncClient) -> None:
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
-    answer = await fake_api.post("/v1/hints", content=b'{"method": "GET", "path": "/"}', headers=headers)
+    answer = await embedded_api.post("/v1/hints", content=b'{"method": "GET", "path": "/"}', headers=headers)
     assert answer.status_code == 200
 
 
-async def test_a_thousand_broken_fields_get_a_short_answer(fake_api: httpx.AsyncClient) -> None:
+async def test_a_thousand_broken_fields_get_a_short_answer(embedded_api: httpx.AsyncClient) -> None:
     body = {f"field-{number}": "x" * 1_000 for number in range(1_000)}
-    answer = await fake_api.post("/v1/schedule", json=body)
+    answer = await embedded_api.post("/v1/schedule", json=body)
     assert answer.status_code == 422
     assert len(answer.content) < 20_000
 
 
 @pytest.fixture
-async def narrow_api(fake: FakeLedger) -> AsyncIterator[httpx.AsyncClient]:
-    async with open_client(build_services(fake.as_ledger()), HttpOptions(body_bytes_max=1_000)) as opened:
+async def narrow_api(embedded_ledger: Ledger) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_client(build_services(embedded_ledger), HttpOptions(body_bytes_max=1_000)) as opened:
         yield opened
 
 

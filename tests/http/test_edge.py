@@ -12,6 +12,7 @@ import pytest
 from scheduler import deadline
 from scheduler.api.http import HttpOptions, create_app, create_metrics_app
 from scheduler.domain.placement import Decision, ScheduleRequest
+from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import (
     DeadlineExceeded,
     NotRebuilt,
@@ -22,25 +23,30 @@ from scheduler.errors import (
     StoreUnusable,
 )
 from scheduler.service import build_services
+from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
-from tests.support.fake_ledger import FakeLedger
+from tests.support.backends import put_settings
+from tests.support.embedded import fail_with, note_calls, sent_to, unopened_ledger
 
 
-async def test_a_request_id_is_taken_over_when_it_is_fit_to_be_logged(fake_api: httpx.AsyncClient) -> None:
-    answer = await fake_api.get("/healthz", headers={"X-Request-Id": "req-1.A_z"})
+async def test_a_request_id_is_taken_over_when_it_is_fit_to_be_logged(embedded_api: httpx.AsyncClient) -> None:
+    answer = await embedded_api.get("/healthz", headers={"X-Request-Id": "req-1.A_z"})
     assert answer.headers["x-request-id"] == "req-1.A_z"
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 129, "a\tb", "a;b", 'a"'])
-async def test_an_unfit_request_id_is_replaced(fake_api: httpx.AsyncClient, given: str) -> None:
-    answer = await fake_api.get("/nowhere", headers={"X-Request-Id": given})
+async def test_an_unfit_request_id_is_replaced(embedded_api: httpx.AsyncClient, given: str) -> None:
+    answer = await embedded_api.get("/nowhere", headers={"X-Request-Id": given})
     assert re.fullmatch(r"[0-9a-f]{32}", answer.headers["x-request-id"])
 
 
-async def test_the_request_id_reaches_the_reservation(fake_api: httpx.AsyncClient, fake: FakeLedger) -> None:
-    await fake_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
-    await fake_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}}, headers={"X-Request-Id": "r-7"})
-    (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
+async def test_the_request_id_reaches_the_reservation(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = note_calls(monkeypatch, embedded_ledger.placements, "schedule")
+    await embedded_api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
+    await embedded_api.post("/v1/schedule", json={"hint": {"kind": "sandbox"}}, headers={"X-Request-Id": "r-7"})
+    ((request,),) = asked
     assert isinstance(request, ScheduleRequest)
     assert (request.request_id, request.caller) == ("r-7", "anonymous")
 
@@ -58,31 +64,40 @@ async def test_the_request_id_reaches_the_reservation(fake_api: httpx.AsyncClien
 )
 @pytest.mark.parametrize("path", ["/v1/bindings/s1", "/v1/nodes", "/v1/reservations/r1"])
 async def test_what_the_ledger_says_reaches_the_caller_as_a_problem(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, error: SchedulerError, status: int, code: str, path: str
+    embedded_api: httpx.AsyncClient,
+    embedded_ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    error: SchedulerError,
+    status: int,
+    code: str,
+    path: str,
 ) -> None:
-    fake.fails = error
-    answer = await fake_api.get(path)
+    fail_with(monkeypatch, embedded_ledger, error)
+    answer = await embedded_api.get(path)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert "user_script" not in answer.text
 
 
 async def test_what_a_caller_is_not_shown_of_an_inner_error_is_in_the_log(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, capsys: pytest.CaptureFixture[str]
+    embedded_api: httpx.AsyncClient,
+    embedded_ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    fake.fails = ScriptError("schedule_sandbox: attempt to index nil")
-    assert (await fake_api.post("/v1/schedule")).status_code == 500
+    fail_with(monkeypatch, embedded_ledger, ScriptError("schedule_sandbox: attempt to index nil"))
+    assert (await embedded_api.post("/v1/schedule")).status_code == 500
     written = capsys.readouterr()
     assert "schedule_sandbox: attempt to index nil" in written.out + written.err
 
 
 async def test_a_defect_is_a_problem_without_its_trace(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(request: ScheduleRequest) -> Decision:
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr(fake.placements, "schedule", broken)
-    answer = await fake_api.post("/v1/schedule")
+    monkeypatch.setattr(embedded_ledger.placements, "schedule", broken)
+    answer = await embedded_api.post("/v1/schedule")
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "secret" not in answer.text
     assert "x-request-id" in answer.headers
@@ -98,17 +113,17 @@ async def test_a_defect_is_a_problem_without_its_trace(
     ],
 )
 async def test_a_wrong_method_is_answered_with_the_right_ones(
-    fake_api: httpx.AsyncClient, method: str, path: str, allow: str
+    embedded_api: httpx.AsyncClient, method: str, path: str, allow: str
 ) -> None:
-    answer = await fake_api.request(method, path)
+    answer = await embedded_api.request(method, path)
     assert answer.status_code == 405
     assert answer.headers["allow"] == allow
     assert answer.json()["code"] == "method_not_allowed"
 
 
 @pytest.mark.parametrize("path", ["/v1", "/v1/nodes/", "/v1/nodes/a/b", "/v2/schedule", "/%2e%2e/etc"])
-async def test_an_unknown_path_is_a_problem_too(fake_api: httpx.AsyncClient, path: str) -> None:
-    answer = await fake_api.get(path)
+async def test_an_unknown_path_is_a_problem_too(embedded_api: httpx.AsyncClient, path: str) -> None:
+    answer = await embedded_api.get(path)
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
@@ -126,12 +141,12 @@ async def test_an_unknown_path_is_a_problem_too(fake_api: httpx.AsyncClient, pat
     ],
 )
 async def test_answers_come_in_the_form_that_was_asked_for(
-    fake_api: httpx.AsyncClient, accept: str | None, content_type: str | None, packed: bool
+    embedded_api: httpx.AsyncClient, accept: str | None, content_type: str | None, packed: bool
 ) -> None:
     body = {"method": "GET", "path": "/"}
     headers = {name: value for name, value in (("Accept", accept), ("Content-Type", content_type)) if value}
     content = msgpack.packb(body) if content_type == "application/msgpack" else b'{"method":"GET","path":"/"}'
-    answer = await fake_api.post("/v1/hints", content=content, headers=headers)
+    answer = await embedded_api.post("/v1/hints", content=content, headers=headers)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == ("application/msgpack" if packed else "application/json")
     found = msgpack.unpackb(answer.content) if packed else answer.json()
@@ -139,22 +154,22 @@ async def test_answers_come_in_the_form_that_was_asked_for(
 
 
 @pytest.mark.parametrize(("path", "status"), [("/healthz", 200), ("/v1/nodes", 200), ("/nowhere", 404)])
-async def test_head_is_get_without_the_body(fake: FakeLedger, path: str, status: int) -> None:
-    transport = httpx.ASGITransport(create_app(build_services(fake.as_ledger())))
+async def test_head_is_get_without_the_body(embedded_ledger: Ledger, path: str, status: int) -> None:
+    transport = httpx.ASGITransport(create_app(build_services(embedded_ledger)))
     async with httpx.AsyncClient(transport=transport, base_url="http://scheduler") as client:
         answer = await client.head(path)
         assert (answer.status_code, answer.content) == (status, b"")
         assert answer.headers["content-length"] == (await client.get(path)).headers["content-length"]
 
 
-async def test_problems_speak_messagepack_as_well(fake_api: httpx.AsyncClient) -> None:
+async def test_problems_speak_messagepack_as_well(embedded_api: httpx.AsyncClient) -> None:
     for path in ("/v1/bindings/nobody", "/nowhere"):
-        answer = await fake_api.get(path, headers={"Accept": "application/msgpack"})
+        answer = await embedded_api.get(path, headers={"Accept": "application/msgpack"})
         assert msgpack.unpackb(answer.content)["code"] == "not_found"
 
 
 async def test_a_caller_may_shorten_its_deadline(
-    fake_api: httpx.AsyncClient, fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
 
@@ -162,9 +177,9 @@ async def test_a_caller_may_shorten_its_deadline(
         seen.append(deadline.left_ms() or 0)
         raise Overloaded("seen")
 
-    monkeypatch.setattr(fake.placements, "schedule", look)
+    monkeypatch.setattr(embedded_ledger.placements, "schedule", look)
     for wanted in (None, "250ms", "1h"):
-        await fake_api.post("/v1/schedule", headers={"X-Request-Timeout": wanted} if wanted else {})
+        await embedded_api.post("/v1/schedule", headers={"X-Request-Timeout": wanted} if wanted else {})
     assert 9_000 < seen[0] <= 10_000
     assert 0 < seen[1] <= 250
     assert 9_000 < seen[2] <= 10_000
@@ -179,14 +194,14 @@ async def test_a_deadline_that_has_passed_before_anything_began_is_answered_as_o
 
 
 @pytest.mark.parametrize("wanted", ["0s", "-1s", "soon", "5"])
-async def test_a_deadline_that_is_none_is_refused(fake_api: httpx.AsyncClient, wanted: str) -> None:
-    answer = await fake_api.get("/v1/nodes", headers={"X-Request-Timeout": wanted})
+async def test_a_deadline_that_is_none_is_refused(embedded_api: httpx.AsyncClient, wanted: str) -> None:
+    answer = await embedded_api.get("/v1/nodes", headers={"X-Request-Timeout": wanted})
     assert answer.json()["errors"][0]["field"] == "X-Request-Timeout"
 
 
 @pytest.mark.parametrize("begun", [[], [b'{"method":']], ids=["none of it", "half of it"])
 async def test_a_body_that_does_not_arrive_is_held_to_the_deadline(
-    fake_api: httpx.AsyncClient, begun: list[bytes]
+    embedded_api: httpx.AsyncClient, begun: list[bytes]
 ) -> None:
     async def half() -> object:
         for part in begun:
@@ -194,12 +209,12 @@ async def test_a_body_that_does_not_arrive_is_held_to_the_deadline(
         await asyncio.Event().wait()
 
     headers = {"X-Request-Timeout": "20ms", "Content-Type": "application/json"}
-    answer = await fake_api.post("/v1/hints", content=half(), headers=headers)  # type: ignore[arg-type]
+    answer = await embedded_api.post("/v1/hints", content=half(), headers=headers)  # type: ignore[arg-type]
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
 
 
 async def test_beyond_the_load_limit_requests_are_refused_early_and_health_is_not(
-    fake: FakeLedger, monkeypatch: pytest.MonkeyPatch
+    embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = asyncio.Semaphore(0), asyncio.Event()
 
@@ -208,8 +223,8 @@ async def test_beyond_the_load_limit_requests_are_refused_early_and_health_is_no
         await go_on.wait()
         raise StoreUnavailable("done")
 
-    monkeypatch.setattr(fake.placements, "schedule", wait)
-    services = build_services(fake.as_ledger())
+    monkeypatch.setattr(embedded_ledger.placements, "schedule", wait)
+    services = build_services(embedded_ledger)
     async with open_client(services, HttpOptions(in_flight_max=2)) as api:
         waiting = [asyncio.create_task(api.post("/v1/schedule")) for _ in range(2)]
         for _ in waiting:
@@ -225,33 +240,40 @@ async def test_beyond_the_load_limit_requests_are_refused_early_and_health_is_no
 
 
 @pytest.mark.parametrize("path", ["/healthz?verbose", "/readyz?probe=1", "/metrics?name[]=up"])
-async def test_probes_and_scrapers_may_bring_parameters_of_their_own(fake_api: httpx.AsyncClient, path: str) -> None:
-    assert (await fake_api.get(path)).status_code == 200
+async def test_probes_and_scrapers_may_bring_parameters_of_their_own(
+    embedded_api: httpx.AsyncClient, path: str
+) -> None:
+    assert (await embedded_api.get(path)).status_code == 200
 
 
-async def test_readiness_says_whose_settings_are_in_force(fake_api: httpx.AsyncClient, fake: FakeLedger) -> None:
-    ready = await fake_api.get("/readyz")
+async def test_readiness_says_whose_settings_are_in_force(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put_settings(embedded_ledger, LedgerSettings(revision=3))
+    found = await embedded_ledger.settings.get()
+    assert found is not None
+    ready = await embedded_api.get("/readyz")
     assert ready.json() == {
         "status": "ready",
-        "settings": {"strategy": "round_robin", "revision": 3, "epoch": "epoch-1"},
+        "settings": {"strategy": "round_robin", "revision": 3, "epoch": found[1]},
     }
-    fake.settings.in_force = None
-    assert (await fake_api.get("/readyz")).status_code == 503
-    fake.fails = StoreUnavailable("gone")
-    assert (await fake_api.get("/readyz")).json()["code"] == "store_unavailable"
-    assert (await fake_api.get("/healthz")).json() == {"status": "ok"}
+    async with open_client(build_services(unopened_ledger())) as never_opened:
+        assert (await never_opened.get("/readyz")).status_code == 503
+    fail_with(monkeypatch, embedded_ledger, StoreUnavailable("gone"))
+    assert (await embedded_api.get("/readyz")).json()["code"] == "store_unavailable"
+    assert (await embedded_api.get("/healthz")).json() == {"status": "ok"}
 
 
-async def test_a_draining_replica_is_not_ready_and_still_answers(fake: FakeLedger) -> None:
-    services = build_services(fake.as_ledger())
+async def test_a_draining_replica_is_not_ready_and_still_answers(embedded_ledger: Ledger) -> None:
+    services = build_services(embedded_ledger)
     async with open_client(services) as api:
         services.readiness.drain()
         assert (await api.get("/readyz")).json()["code"] == "overloaded"
         assert (await api.get("/v1/nodes")).status_code == 200
 
 
-async def test_the_console_is_one_page_that_loads_nothing_from_elsewhere(fake_api: httpx.AsyncClient) -> None:
-    answer = await fake_api.get("/")
+async def test_the_console_is_one_page_that_loads_nothing_from_elsewhere(embedded_api: httpx.AsyncClient) -> None:
+    answer = await embedded_api.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     assert not re.search(r"(src|href)\s*=|@import|https?://", answer.text)
@@ -259,8 +281,8 @@ async def test_the_console_is_one_page_that_loads_nothing_from_elsewhere(fake_ap
         assert call in answer.text
 
 
-async def test_metrics_show_agentenvs_names_with_all_statuses(fake: FakeLedger) -> None:
-    services = build_services(fake.as_ledger())
+async def test_metrics_show_agentenvs_names_with_all_statuses(embedded_ledger: Ledger) -> None:
+    services = build_services(embedded_ledger)
     async with open_client(services) as api:
         await api.put("/v1/nodes/a", json={"endpoint": "http://a:1"})
         await api.post("/v1/nodes/a/heartbeat", json={"service_instance_id": "i", "snapshot": {"status": "ready"}})
@@ -277,10 +299,10 @@ async def test_metrics_show_agentenvs_names_with_all_statuses(fake: FakeLedger) 
     assert f"agentenv_scheduler_http_request_duration_seconds_count{{{route}}} 1.0" in page
 
 
-async def test_a_scrape_asks_the_ledger_nothing(fake: FakeLedger) -> None:
-    app = create_metrics_app(build_services(fake.as_ledger()))
+async def test_a_scrape_asks_the_ledger_nothing(embedded_ledger: Ledger) -> None:
+    app = create_metrics_app(build_services(embedded_ledger))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://metrics") as client:
         answer = await client.get("/any/path")
     assert answer.status_code == 200
     assert "agentenv_scheduler_ledger_up 0.0" in answer.text
-    assert fake.calls == []
+    assert sent_to(embedded_ledger) == 0

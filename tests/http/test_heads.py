@@ -23,7 +23,7 @@ from scheduler.replica.heads_h11 import BoundedH11
 from scheduler.replica.heads_httptools import BoundedHttpTools
 from scheduler.service import build_services
 from tests.redis.certificates import make_certificates
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import unopened_ledger
 
 HEAD_BYTES_MAX = 8192
 PATIENT = ConnectionLimits(connections_max=64, head_bytes_max=HEAD_BYTES_MAX, head_seconds=100.0, idle_seconds=100.0)
@@ -48,7 +48,7 @@ async def serving(
     limits: ConnectionLimits, app: App | None = None, tls: TlsSettings | None = None
 ) -> AsyncIterator[http_listener.HttpListener]:
     sock = listeners.bind(ListenAddress("127.0.0.1", 0), "http.port")
-    app = app or create_app(build_services(FakeLedger().as_ledger()))
+    app = app or create_app(build_services(unopened_ledger()))
     listener = http_listener.HttpListener("HTTP", app, (sock, limits), OPEN, tls)
     await listener.start()
     try:

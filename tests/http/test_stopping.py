@@ -20,7 +20,7 @@ from scheduler.replica.http_listener import HttpListener
 from scheduler.replica.listeners import bind
 from scheduler.service import build_services
 from tests.redis.certificates import make_certificates
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import unopened_ledger
 
 CALLERS = 40
 ANSWERED_FIRST = 400
@@ -28,7 +28,7 @@ PATIENT = ConnectionLimits(head_seconds=100.0, idle_seconds=100.0)
 
 
 def listener(tls: TlsSettings | None = None) -> HttpListener:
-    app = create_app(build_services(FakeLedger().as_ledger()))
+    app = create_app(build_services(unopened_ledger()))
     return HttpListener("HTTP", app, (bind(ListenAddress("127.0.0.1", 0), "http.port"), PATIENT), OPEN, tls)
 
 

@@ -14,8 +14,8 @@ from scheduler.errors import NodeNotListed
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.service import build_services
+from scheduler.store.ledger import Ledger
 from scheduler.store.settings import SettingsOutcome
-from tests.support.fake_ledger import FakeLedger
 
 log = get_logger("scheduler.test")
 
@@ -59,8 +59,8 @@ def test_none_a_second_is_none_at_info() -> None:
 
 
 @pytest.mark.parametrize(("per_second", "level"), [(20, "info"), (0, "debug")])
-async def test_a_placement_and_its_confirm_are_seen(per_second: int, level: str) -> None:
-    services = build_services(FakeLedger().as_ledger(), calls_logged_per_second=per_second)
+async def test_a_placement_and_its_confirm_are_seen(embedded_ledger: Ledger, per_second: int, level: str) -> None:
+    services = build_services(embedded_ledger, calls_logged_per_second=per_second)
     await services.nodes.set("a", "http://a:1", DiscoveryState.ACTIVE)
     with capture_logs() as lines:
         decision = await services.placement.schedule(ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 512)))
@@ -70,8 +70,8 @@ async def test_a_placement_and_its_confirm_are_seen(per_second: int, level: str)
     assert lines[0]["reservation_id"] == decision.reservation.reservation_id
 
 
-async def test_nodes_that_are_not_listed_do_not_fill_the_log() -> None:
-    services = build_services(FakeLedger().as_ledger(), calls_logged_per_second=0)
+async def test_nodes_that_are_not_listed_do_not_fill_the_log(embedded_ledger: Ledger) -> None:
+    services = build_services(embedded_ledger, calls_logged_per_second=0)
     with capture_logs() as lines:
         for number in range(30):
             with pytest.raises(NodeNotListed):
@@ -79,8 +79,8 @@ async def test_nodes_that_are_not_listed_do_not_fill_the_log() -> None:
     assert levels(lines) == ["debug"] * 30
 
 
-async def test_settings_that_differ_are_logged_once_for_every_change() -> None:
-    services = build_services(FakeLedger().as_ledger())
+async def test_settings_that_differ_are_logged_once_for_every_change(embedded_ledger: Ledger) -> None:
+    services = build_services(embedded_ledger)
     conflict = SettingsOutcome("conflict", LedgerSettings(revision=3), "e1", differing=("strategy",))
     with capture_logs() as lines:
         for _ in range(5):

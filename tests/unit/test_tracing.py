@@ -19,7 +19,8 @@ from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.observability.metrics import Metrics
 from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.service import Services, build_services
-from tests.support.fake_ledger import FakeLedger
+from scheduler.store.ledger import Ledger
+from tests.support.embedded import fail_with
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
 
@@ -44,13 +45,8 @@ def tracing(exported: InMemorySpanExporter) -> Tracing:
 
 
 @pytest.fixture
-def fake() -> FakeLedger:
-    return FakeLedger()
-
-
-@pytest.fixture
-async def services(fake: FakeLedger, tracing: Tracing, exported: InMemorySpanExporter) -> Services:
-    built = build_services(fake.as_ledger(), metrics=Metrics(tracing))
+async def services(embedded_ledger: Ledger, tracing: Tracing, exported: InMemorySpanExporter) -> Services:
+    built = build_services(embedded_ledger, metrics=Metrics(tracing))
     await built.nodes.set("a", "http://a:1", DiscoveryState.ACTIVE)
     exported.clear()
     return built
@@ -114,13 +110,16 @@ async def test_a_caller_that_is_not_sampled_leaves_no_spans(
 
 
 async def test_a_refusal_is_no_fault_and_an_outage_is_one(
-    api: httpx.AsyncClient, fake: FakeLedger, exported: InMemorySpanExporter
+    api: httpx.AsyncClient,
+    embedded_ledger: Ledger,
+    exported: InMemorySpanExporter,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (await api.get("/v1/bindings/nowhere")).status_code == 404
     found = spans(exported)
     assert all(span.status.is_unset for span in found.values())
     exported.clear()
-    fake.fails = StoreUnavailable("gone")
+    fail_with(monkeypatch, embedded_ledger, StoreUnavailable("gone"))
     assert (await api.get("/v1/bindings/nowhere")).status_code == 503
     found = spans(exported)
     assert [span.status.is_ok for span in found.values()] == [False, False]

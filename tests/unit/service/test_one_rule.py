@@ -18,7 +18,7 @@ from scheduler.service import Services, build_services
 from scheduler.service.checks import clean_endpoint
 from scheduler.service.reports import DISKS_MAX
 from tests.grpc.support import serving
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import note_calls, open_embedded
 
 ROSTER = ["s1", " s2 ", "s\n3", "", "s1", "x" * (ID_BYTES_MAX + 1), "é" * 128, "s4"]
 DISKS = [{"mount_point": f"/{number}", "total_bytes": number} for number in range(DISKS_MAX + 10)]
@@ -60,12 +60,15 @@ async def over_grpc(services: Services) -> None:
 
 
 async def told_by(interface: str) -> tuple[Heartbeat, list[str]]:
-    fake = FakeLedger()
-    services = build_services(fake.as_ledger())
+    ledger = await open_embedded()
+    services = build_services(ledger)
     await services.nodes.set("a", "http://a:8000", DiscoveryState.ACTIVE)
-    await (over_grpc(services) if interface == "grpc" else over_http(services, packed=interface == "msgpack"))
-    calls = dict(fake.calls)
-    return calls["heartbeat"][0], [event.sandbox_id for event in calls["record_events"][2]]
+    with pytest.MonkeyPatch.context() as patch:
+        heartbeats = note_calls(patch, ledger.nodes, "heartbeat")
+        events = note_calls(patch, ledger.nodes, "record_events")
+        await (over_grpc(services) if interface == "grpc" else over_http(services, packed=interface == "msgpack"))
+    await ledger.close()
+    return heartbeats[0][0], [event.sandbox_id for event in events[0][2]]
 
 
 @pytest.mark.parametrize("interface", ["grpc", "json", "msgpack"])

@@ -23,20 +23,16 @@ from scheduler.errors import InvalidRequest, NodeNotListed, NoNodes, NotFound, S
 from scheduler.observability.ledger_figures import NODES_SHOWN, LedgerFigures
 from scheduler.observability.metrics import Metrics, refusal_reason
 from scheduler.service import Services, build_services
+from scheduler.store.ledger import Ledger
 from scheduler.store.settings import SettingsOutcome
-from tests.support.fake_ledger import FakeLedger
+from tests.support.embedded import fail_with, note_calls, sent_to
 
 HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=2, memory_mb=1024)
 
 
 @pytest.fixture
-def fake() -> FakeLedger:
-    return FakeLedger()
-
-
-@pytest.fixture
-def services(fake: FakeLedger) -> Services:
-    return build_services(fake.as_ledger())
+def services(embedded_ledger: Ledger) -> Services:
+    return build_services(embedded_ledger)
 
 
 def page(services: Services) -> str:
@@ -74,22 +70,25 @@ BLANK_TEXTS: list[tuple[str, Callable[[Services], Awaitable[object]]]] = [
 
 @pytest.mark.parametrize(("text", "call"), BLANK_TEXTS)
 async def test_what_is_blank_is_refused_in_agentenvs_words(
-    services: Services, fake: FakeLedger, text: str, call: Callable[[Services], Awaitable[object]]
+    services: Services, embedded_ledger: Ledger, text: str, call: Callable[[Services], Awaitable[object]]
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await call(services)
     assert caught.value.detail == text
-    assert fake.calls == []
+    assert sent_to(embedded_ledger) == 0
 
 
-async def test_ids_reach_the_ledger_trimmed_and_rosters_tidy(services: Services, fake: FakeLedger) -> None:
+async def test_ids_reach_the_ledger_trimmed_and_rosters_tidy(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await list_node(services)
+    asked = note_calls(monkeypatch, embedded_ledger.nodes, "heartbeat")
     roster = (" s1 ", "s2", "", "  ", "s1", "ü\u3000")
     endpoint = P2pEndpoint(" iroh ", " addr ")
     await services.nodes.heartbeat(
         Heartbeat(" node-a ", "\u00a0i", cluster_id=" c ", sandbox_ids=roster, p2p_endpoint=endpoint, endpoint=" ")
     )
-    (sent, _) = next(arguments for call, arguments in fake.calls if call == "heartbeat")
+    ((sent, _),) = asked
     assert sent == Heartbeat(
         "node-a",
         "i",
@@ -101,18 +100,22 @@ async def test_ids_reach_the_ledger_trimmed_and_rosters_tidy(services: Services,
 
 @pytest.mark.parametrize("roster", [None, ()])
 async def test_an_unknown_roster_and_an_empty_one_stay_different(
-    services: Services, fake: FakeLedger, roster: tuple[str, ...] | None
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, roster: tuple[str, ...] | None
 ) -> None:
     await list_node(services)
+    asked = note_calls(monkeypatch, embedded_ledger.nodes, "heartbeat")
     await services.nodes.heartbeat(Heartbeat("node-a", "i", sandbox_ids=roster))
-    assert next(arguments for call, arguments in fake.calls if call == "heartbeat")[0].sandbox_ids == roster
+    assert asked[0][0].sandbox_ids == roster
 
 
 @pytest.mark.parametrize("endpoint", [P2pEndpoint("", "x"), P2pEndpoint("iroh", " "), None])
-async def test_half_a_peer_endpoint_is_none(services: Services, fake: FakeLedger, endpoint: P2pEndpoint | None) -> None:
+async def test_half_a_peer_endpoint_is_none(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, endpoint: P2pEndpoint | None
+) -> None:
     await list_node(services)
+    asked = note_calls(monkeypatch, embedded_ledger.nodes, "heartbeat")
     await services.nodes.heartbeat(Heartbeat("node-a", "i", p2p_endpoint=endpoint))
-    assert next(arguments for call, arguments in fake.calls if call == "heartbeat")[0].p2p_endpoint is None
+    assert asked[0][0].p2p_endpoint is None
 
 
 @pytest.mark.parametrize(
@@ -130,20 +133,27 @@ async def test_figures_beyond_what_a_script_can_count_are_refused(services: Serv
         await services.nodes.heartbeat(Heartbeat("a", "i", snapshot=snapshot))
 
 
-async def test_events_are_checked_one_by_one_and_none_at_all_is_fine(services: Services, fake: FakeLedger) -> None:
+async def test_events_are_checked_one_by_one_and_none_at_all_is_fine(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = note_calls(monkeypatch, embedded_ledger.nodes, "record_events")
     good = SandboxEvent(" s1 ", SandboxEventType.CREATE, 1, 1)
     with pytest.raises(InvalidRequest, match=r"events\.1\.requested_cpu"):
         await services.nodes.record_events("a", "i", [good, replace(good, requested_cpu=2**32)])
     assert await services.nodes.record_events("a", "i", []) == 0
-    assert fake.calls == []
+    assert sent_to(embedded_ledger) == 0
+    await list_node(services, "a")
     await services.nodes.record_events("a", "i", [good])
-    assert fake.calls[0][1][2] == (replace(good, sandbox_id="s1"),)
+    assert asked[0][2] == (replace(good, sandbox_id="s1"),)
 
 
-async def test_a_key_without_a_hint_is_ignored_whatever_it_holds(services: Services, fake: FakeLedger) -> None:
+async def test_a_key_without_a_hint_is_ignored_whatever_it_holds(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await list_node(services)
+    asked = note_calls(monkeypatch, embedded_ledger.placements, "schedule")
     await services.placement.schedule(ScheduleRequest(idempotency_key="not visible"))
-    (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
+    ((request,),) = asked
     assert request.idempotency_key is None
 
 
@@ -157,20 +167,24 @@ async def test_a_key_without_a_hint_is_ignored_whatever_it_holds(services: Servi
     ],
 )
 async def test_a_canonical_template_names_the_artifacts_it_starts_from(
-    services: Services, fake: FakeLedger, template_id: str, keys: int
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, template_id: str, keys: int
 ) -> None:
     await list_node(services)
+    asked = note_calls(monkeypatch, embedded_ledger.placements, "schedule")
     await services.placement.schedule(ScheduleRequest(hint=Hint(HintKind.SANDBOX, template_id=template_id)))
-    (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
+    ((request,),) = asked
     assert len(request.hint.locality) == keys
     assert all(key.startswith(f"snapshot/v1/artifacts/{template_id}/") for key in request.hint.locality)
 
 
-async def test_locality_keys_are_tidied_and_at_most_thirty_two(services: Services, fake: FakeLedger) -> None:
+async def test_locality_keys_are_tidied_and_at_most_thirty_two(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await list_node(services)
+    asked = note_calls(monkeypatch, embedded_ledger.placements, "schedule")
     hint = replace(HINT, locality=(" k ", "k", "", "l"))
     await services.placement.schedule(ScheduleRequest(hint=hint))
-    (request,) = next(arguments for call, arguments in fake.calls if call == "schedule")
+    ((request,),) = asked
     assert request.hint.locality == ("k", "l")
     with pytest.raises(InvalidRequest, match="too many locality requirements"):
         await services.placement.schedule(ScheduleRequest(hint=replace(HINT, locality=tuple(map(str, range(33))))))
@@ -182,12 +196,14 @@ async def test_a_template_has_sizes_a_ledger_can_hold(services: Services, templa
         await services.templates.put(template)
 
 
-async def test_placements_are_counted_by_strategy_and_outcome(services: Services, fake: FakeLedger) -> None:
+async def test_placements_are_counted_by_strategy_and_outcome(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(NoNodes):
         await services.placement.schedule(ScheduleRequest(hint=HINT))
     await list_node(services)
     await services.placement.schedule(ScheduleRequest(hint=HINT))
-    fake.fails = StoreUnavailable("gone")
+    fail_with(monkeypatch, embedded_ledger, StoreUnavailable("gone"))
     with pytest.raises(StoreUnavailable):
         await services.placement.schedule(ScheduleRequest(hint=HINT))
     shown = page(services)
@@ -241,13 +257,13 @@ def test_nodes_beyond_the_cap_are_shown_as_one() -> None:
     assert 'agentenv_scheduler_pending_cpu_count{node="_other"} 100.0' in shown
 
 
-async def test_the_domains_own_counters_are_read_from_the_ledger(services: Services, fake: FakeLedger) -> None:
-    fake.settings.counters = {
-        "reservations_expired": 3,
-        "reservations_orphaned": 1,
-        "groups_closed_full": 2,
-        "groups_evicted": 7,
-    }
+async def test_the_domains_own_counters_are_read_from_the_ledger(
+    services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def counted() -> dict[str, int]:
+        return {"reservations_expired": 3, "reservations_orphaned": 1, "groups_closed_full": 2, "groups_evicted": 7}
+
+    monkeypatch.setattr(embedded_ledger.settings, "stats", counted)
     await services.overview.refresh()
     shown = page(services)
     assert 'agentenv_scheduler_reservations_total{state="expired"} 3.0' in shown

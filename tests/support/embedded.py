@@ -1,0 +1,74 @@
+"""Embedded ledgers for tests of the layers above the ledger: quick to open, with a domain of their own.
+
+They share one server of the process, where scripts are compiled once. What is provoked or looked at is replaced in one
+place: `fail_with` where the client talks to the server, `note_calls` at one method.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler.domain.settings import LedgerSettings
+from scheduler.errors import SchedulerError
+from scheduler.store import embedded
+from scheduler.store.address import parse_address
+from scheduler.store.client import StoreClient, StoreOptions
+from scheduler.store.ledger import Ledger
+from scheduler.store.runner import server_clock
+from scheduler.store.scripts import ScriptLibrary
+from tests.support.backends import put_settings
+
+_domains = itertools.count()
+
+
+@functools.cache
+def _shared() -> tuple[StoreOptions, ScriptLibrary]:
+    return StoreOptions(fake_server=embedded.new_server()), ScriptLibrary.load()
+
+
+def unopened_ledger(clock: Callable[[], int | None] = server_clock) -> Ledger:
+    """A ledger without settings, to which nothing was sent; enough for whoever asks it nothing."""
+    options, library = _shared()
+    return Ledger(StoreClient(parse_address("embedded"), options, library), f"test-{next(_domains)}", clock)
+
+
+async def open_embedded(
+    settings: LedgerSettings | None = None, clock: Callable[[], int | None] = server_clock
+) -> Ledger:
+    """A ledger with settings. What opening it took is not counted by `sent_to`."""
+    ledger = unopened_ledger(clock)
+    await put_settings(ledger, settings or LedgerSettings())
+    ledger.client.statistics.attempts = 0
+    return ledger
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, ledger: Ledger, error: SchedulerError) -> None:
+    """Every call of the ledger raises `error` from now on, as one would whose server cannot be reached."""
+
+    async def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(ledger.client, "_attempt", fail)
+
+
+def sent_to(ledger: Ledger) -> int:
+    """How often the server was asked since the ledger was opened."""
+    return ledger.client.statistics.attempts
+
+
+def note_calls(monkeypatch: pytest.MonkeyPatch, noun: object, method: str) -> list[tuple[Any, ...]]:
+    """The arguments of each call of a method of the ledger, which is then made."""
+    noted: list[tuple[Any, ...]] = []
+    call = getattr(noun, method)
+
+    async def note(*arguments: Any, **named: Any) -> Any:
+        noted.append(arguments)
+        return await call(*arguments, **named)
+
+    monkeypatch.setattr(noun, method, note)
+    return noted
