@@ -9,23 +9,63 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# What a shell tells of a program that SIGTERM has ended.
+TERMINATED = 128 + signal.SIGTERM
+
 
 def run_command(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` for a command: Ctrl-C always raises KeyboardInterrupt."""
+    """`asyncio.run` for a command. Ctrl-C always raises KeyboardInterrupt, SIGTERM SystemExit; both cancel the work
+    first, so that it ends what it has started. A second SIGTERM does not disturb it in that."""
+    terminated = False
 
     async def heedful() -> T:
-        with heed_cancellation():
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+
+        def terminate() -> None:
+            nonlocal terminated
+            if task is not None and not terminated:
+                terminated = True
+                task.cancel()
+                loop.call_soon_threadsafe(lambda: None)  # a loop that waits for nothing else wakes up
+
+        with on_sigterm(terminate), heed_cancellation():
             return await work
 
-    return asyncio.run(heedful())
+    try:
+        return asyncio.run(heedful())
+    except asyncio.CancelledError:
+        if terminated:
+            exit_terminated()
+        raise
+
+
+def exit_terminated() -> NoReturn:
+    raise SystemExit(TERMINATED)
+
+
+@contextmanager
+def on_sigterm(told: Callable[[], object]) -> Iterator[None]:
+    """Calls `told` when SIGTERM comes during the block, instead of what would be done without. Only the main thread
+    hears signals; in another one the block is just run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class heed_cancellation:  # noqa: N801 - used like a function: `with heed_cancellation(): …`

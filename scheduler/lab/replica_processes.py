@@ -1,7 +1,7 @@
 """Real replicas: `agentenv-scheduler serve` as processes of their own, over one ledger, spoken to by HTTP.
 
-They listen on free loopback ports, know nothing of this machine's configuration, and end with the block; so
-does what they kept, since the domain is the run's own.
+They listen on free loopback ports, know nothing of this machine's configuration, and end with the block, also when
+Ctrl-C or SIGTERM ends that; so does what they kept, since the domain is the run's own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from scheduler.errors import ConfigurationError
 from scheduler.lab.http_surface import OverHttp, open_client
-from scheduler.lab.scratch import EMBEDDED, PATIENT, erase
+from scheduler.lab.scratch import EMBEDDED, PATIENT, erase, seconds_to_erase
 from scheduler.store.ledger import open_ledger
 
 START_SECONDS = 60.0
@@ -102,8 +102,11 @@ async def _read_log(replica: _Replica) -> None:
 
 
 async def _erase(redis_addr: str, domain: str) -> None:
-    ledger = await open_ledger(redis_addr, domain=domain, options=PATIENT)
-    try:
-        await erase(ledger)
-    finally:
-        await ledger.close()
+    """Who interrupted the run may have ended its server as well: then nobody waits for that."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds_to_erase()):
+            ledger = await open_ledger(redis_addr, domain=domain, options=PATIENT)
+            try:
+                await erase(ledger)
+            finally:
+                await ledger.close()

@@ -74,11 +74,15 @@ async def erase(ledger: Ledger) -> None:
     When the run was interrupted, its caller waits: what is not deleted within INTERRUPTED_SECONDS is left."""
     if ledger.client.embedded:
         return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds_to_erase()):
+            await _erase(ledger)
+
+
+def seconds_to_erase() -> float | None:
     task = asyncio.current_task()
     interrupted = task is not None and task.cancelling() > 0
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(INTERRUPTED_SECONDS if interrupted else None):
-            await _erase(ledger)
+    return INTERRUPTED_SECONDS if interrupted else None
 
 
 async def _erase(ledger: Ledger) -> None:

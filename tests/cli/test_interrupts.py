@@ -1,4 +1,6 @@
-"""Ctrl-C, as a terminal sends it: to the command and to everything it has started. It ends with status 130, at once."""
+"""Ctrl-C, as a terminal sends it: to the command and to everything it has started. It ends with status 130, at once.
+
+SIGTERM, as whoever supervises the command sends it: to the command alone. It ends with 143, likewise."""
 
 from __future__ import annotations
 
@@ -73,27 +75,38 @@ def its_own_server_has_work(process: Started) -> bool:
     return False
 
 
-def interrupt(process: Started) -> tuple[int, str]:
+def interrupt(process: Started, by: signal.Signals = signal.SIGINT) -> tuple[int, str]:
     """Its exit status and standard error."""
-    os.killpg(process.pid, signal.SIGINT)
+    if by is signal.SIGINT:
+        os.killpg(process.pid, by)
+    else:
+        process.send_signal(by)
     _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, errors
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["replay", "--strategy", "random"], ["bench", "schedule", "--nodes", "20000"]],
-    ids=lambda arguments: arguments[0],
+    ("arguments", "by"),
+    [
+        (["replay", "--strategy", "random"], signal.SIGINT),
+        (["bench", "schedule", "--nodes", "20000"], signal.SIGTERM),
+        (["lifecycle", "--replicas", "1", "--nodes", "10"], signal.SIGINT),
+        (["lifecycle", "--replicas", "1", "--nodes", "10"], signal.SIGTERM),
+    ],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else value[0],
 )
-def test_an_interrupted_run_of_the_lab_ends_at_once_and_leaves_no_server(arguments: Sequence[str]) -> None:
+def test_an_interrupted_run_of_the_lab_ends_at_once_and_leaves_no_process(
+    arguments: Sequence[str], by: signal.Signals
+) -> None:
     with started(arguments) as process:
         until(lambda: its_own_server_has_work(process), process)
-        (server,) = children_of(process.pid)
+        children = children_of(process.pid)
+        assert len(children) == 1 + ("--replicas" in arguments)
         began = time.monotonic()
-        status, errors = interrupt(process)
-        assert (status, "cannot be reached" in errors) == (130, False)
+        status, errors = interrupt(process, by)
+        assert (status, "cannot be reached" in errors, "Traceback" in errors) == (128 + by, False, False), errors
         assert time.monotonic() - began < PATIENCE_SECONDS
-        assert not Path(f"/proc/{server}").exists()
+        assert not [child for child in children if Path(f"/proc/{child}").exists()]
 
 
 def test_an_interrupted_demo_ends_at_once() -> None:
