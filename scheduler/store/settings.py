@@ -229,9 +229,10 @@ class SettingsStore:
     async def has_lost_writes(self) -> bool:
         """Whether the ledger's sequence is lower than one it has answered to this replica.
 
-        Servers persist and replicate writes in order, so a ledger that reached this sequence has all earlier writes."""
-        sequence = codec.number(await self._runner.client.command("GET", self._runner.keys.sequence))
-        return sequence < self._runner.newest_sequence
+        Servers persist and replicate writes in order, so a ledger that reached this sequence has all earlier writes.
+        Compared with what had been answered before the question: later answers may be read before its own."""
+        answered = self._runner.newest_sequence
+        return codec.number(await self._runner.client.command("GET", self._runner.keys.sequence)) < answered
 
     async def keepalive(self, replica_id: str, ttl_ms: int = DEFAULT_KEEPALIVE_TTL_MS) -> KeepaliveReply | None:
         """Register this replica as live for another `ttl_ms`. None: the ledger is empty. sign_of_life.lua"""

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.config import DiscoverySettings
-from scheduler.domain.node import DiscoveryState, NodeAddress
+from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
@@ -226,6 +226,26 @@ async def test_an_emptied_ledger_gets_back_what_replicas_remember_and_says_it_is
     assert (await member.settings_shown())["rebuilding"]
     with pytest.raises(NotRebuilt):
         await member.ledger.bindings.lookup("some-sandbox")
+
+
+async def test_what_is_answered_while_a_replica_looks_for_lost_writes_is_no_loss(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await members.new("one", NODE_A)
+    await one.step()
+    command = one.ledger.client.command
+
+    async def overtaken(*args: Any) -> Any:
+        reply = await command(*args)
+        if args[0] == "GET":  # a report is told its generation before this reply is read
+            await one.ledger.nodes.heartbeat(Heartbeat(NODE_A.node_id, "i-1"))
+        return reply
+
+    monkeypatch.setattr(one.ledger.client, "command", overtaken)
+    with capture_logs() as logs:
+        await one.step()
+        await one.step()
+    assert not [line for line in logs if line["log_level"] == "warning"]
 
 
 async def test_a_rebuilt_ledger_is_no_longer_said_to_be_rebuilding(
