@@ -21,6 +21,7 @@
 -- @include "include/settings"
 -- @include "include/discovery"
 -- @include "include/rebuilding"
+-- @include "include/members"
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -40,14 +41,6 @@ for index = 6, listed_end, 2 do
   end
 end
 
-local function others_alive()
-  local alive = redis.call('ZRANGEBYSCORE', key('replicas'), '(' .. integer(now), '+inf', 'LIMIT', 0, 2)
-  for _, replica_id in ipairs(alive) do
-    if replica_id ~= ARGV[2] then return true end
-  end
-  return false
-end
-
 save_rows()
 local changed, gone, kept = {}, {}, {}
 for index = 6, listed_end, 2 do
@@ -60,7 +53,7 @@ for index = 6, listed_end, 2 do
   end
   redis.call('ZADD', key('configured'), integer(revision), node_id)
 end
-local shared = #ARGV > listed_end and others_alive()
+local shared = #ARGV > listed_end and others_alive(ARGV[2], now)
 for index = listed_end + 1, #ARGV do
   local configured_at = tonumber(redis.call('ZSCORE', key('configured'), ARGV[index]) or '')
   if configured_at and configured_at == revision and shared then

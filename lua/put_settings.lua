@@ -27,20 +27,12 @@
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/gate"
+-- @include "include/members"
 
 local now = open_clock(ARGV[1])
 local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with',
   'rebuild_of')
 local content_starts = 12 + tonumber(ARGV[11])
-
--- Others that gave a sign of life and have not outlived it.
-local function others_alive()
-  local alive = redis.call('ZRANGEBYSCORE', key('replicas'), '(' .. integer(now), '+inf', 'LIMIT', 0, 2)
-  for _, replica_id in ipairs(alive) do
-    if replica_id ~= ARGV[2] then return true end
-  end
-  return false
-end
 
 local function outcome()
   if not stored.epoch then return 'written' end
@@ -48,7 +40,7 @@ local function outcome()
   if mine > revision then return 'written' end
   if mine < revision then return 'adopted' end
   if stored.digest == ARGV[4] then return 'same' end
-  return others_alive() and 'conflict' or 'written'
+  return others_alive(ARGV[2], now) and 'conflict' or 'written'
 end
 
 -- Version 0.1 kept its settings under another key, and knew no format.

@@ -99,7 +99,9 @@ _PLACING = (
         "Where a new group opens."),
     Key("grouped_round_robin.max_open_groups", integer(1, 1_000_000), _ledger.groups.max_open_groups,
         "Open groups at most; beyond it the least recently used is closed."),
-    Key("templates.declared", templates(), {}, "What creating from a template takes, by template id."),
+    Key("templates.declared", templates(), {},
+        "What creating from a template takes, by template id. Those that leave the table with a higher "
+        "`settings.revision` are forgotten."),
     Key("templates.learn", boolean(), _ledger.templates_learn, "Learn those sizes from create events too."),
     Key("locality.enabled", boolean(), _ledger.locality_enabled,
         "Prefer nodes that already hold the artifacts a template needs."),

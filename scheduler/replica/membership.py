@@ -23,7 +23,7 @@ from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import Conflict, StoreUnusable
 from scheduler.observability.logging import get_logger
-from scheduler.store.nodes import ConfiguredBy
+from scheduler.store.configured import Configured, ConfiguredBy
 from scheduler.store.server import ServerIdentity
 from scheduler.store.settings import Loss
 
@@ -69,7 +69,7 @@ class Membership:
         self._services = services
         self._settings = settings
         self._configured = discovery.nodes
-        self._nodes_kept: tuple[str, ...] = ()  # of another configuration of the same revision
+        self._kept: dict[str, tuple[str, ...]] = {}  # nodes, templates of another configuration of the same revision
         self._replica_id = replica_id
         self._identity: Identity | None = None
         self._last_keepalive: KeepaliveReply | None = None
@@ -96,8 +96,8 @@ class Membership:
                     await self._join()
                 else:
                     self._ledger.client.guard.check_passed()
-                    if self._nodes_kept and self._members == (self._replica_id,):
-                        await self._list_configured_nodes()  # whoever kept them is gone
+                    if any(self._kept.values()) and self._members == (self._replica_id,):
+                        await self._put_back_what_is_configured()  # the replica that kept them is gone
             except StoreUnusable as error:
                 self._services.readiness.note_unusable(error)
                 raise
@@ -208,9 +208,25 @@ class Membership:
         log.info("put back", nodes=len(known), remembered=len(self._ledger.rebuild.memory), restored=restored)
 
     async def _put_back_what_is_configured(self) -> None:
-        await self._list_configured_nodes()
-        for template in self._settings.templates.values():
-            await self._ledger.templates.put(template)
+        """List the nodes and templates of this replica's configuration, in place of those of an earlier one."""
+        by = ConfiguredBy(self._replica_id, self._settings.revision, self._recovering)
+        self._tell("nodes", len(self._configured), await self._ledger.nodes.configure(self._configured, by))
+        templates = self._settings.templates
+        self._tell("templates", len(templates), await self._ledger.templates.configure(templates, by))
+
+    def _tell(self, what: str, configured: int, outcome: Configured) -> None:
+        if outcome.removed:
+            log.info("what left the configuration was removed from the ledger", what=what, ids=outcome.removed)
+        if outcome.outdated and configured:
+            log.info("a configuration of a higher revision decides what is listed", what=what, configured=configured)
+        if outcome.kept and outcome.kept != self._kept.get(what):
+            log.warning(
+                "what is not in this configuration stays listed: another replica may run on an earlier one of the same "
+                "revision; raise settings.revision, or remove it",
+                what=what,
+                ids=outcome.kept,
+            )
+        self._kept[what] = outcome.kept
 
     async def _put_back_templates(self) -> None:
         """Restore templates the ledger lacks; those it has may be newer than the remembered ones."""
@@ -230,22 +246,6 @@ class Membership:
             if cursor is None:
                 return declared
             page, cursor = await self._ledger.templates.list(PAGE_MAX, cursor)
-
-    async def _list_configured_nodes(self) -> None:
-        """List the nodes of this replica's configuration, in place of those of an earlier one."""
-        by = ConfiguredBy(self._replica_id, self._settings.revision, self._recovering)
-        outcome = await self._ledger.nodes.configure(self._configured, by)
-        if outcome.removed:
-            log.info("nodes that left the configuration were removed from the list", node_ids=outcome.removed)
-        if outcome.outdated and self._configured:
-            log.info("a configuration of a higher revision decides which nodes are listed", nodes=len(self._configured))
-        if outcome.kept and outcome.kept != self._nodes_kept:
-            log.warning(
-                "nodes that are not in this configuration stay listed: another replica may run on an earlier one of "
-                "the same revision; raise settings.revision, or remove them",
-                node_ids=outcome.kept,
-            )
-        self._nodes_kept = outcome.kept
 
     def _update_memory(self) -> None:
         memory, metrics = self._ledger.rebuild.memory, self._services.metrics

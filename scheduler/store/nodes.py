@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from scheduler import deadline
@@ -12,6 +11,7 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, No
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
 from scheduler.store import codec
+from scheduler.store.configured import Configured, ConfiguredBy
 from scheduler.store.roster import RosterChange, apply_roster, difference_to, finish_report, fits_one_call
 from scheduler.store.runner import Runner
 from scheduler.store.upstream_bindings import UpstreamBindings
@@ -24,25 +24,6 @@ NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
 EVENTS_A_CALL = 128
 _DISCOVERED = frozenset(state.value for state in (DiscoveryState.ACTIVE, DiscoveryState.LINGERING))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredBy:
-    """Whose configuration, and of which revision. `recovering`: as for `NodeStore.set`."""
-
-    replica_id: str
-    revision: int
-    recovering: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredNodes:
-    """`removed` left with the earlier configuration. `kept` did not, because another replica is alive and both say the
-    same revision. `outdated`: the ledger goes by a higher revision, so nothing was changed."""
-
-    removed: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    outdated: bool = False
 
 
 class NodeStore:
@@ -70,7 +51,7 @@ class NodeStore:
             arguments = [part for entry in step for part in entry]
             await self._runner.run("set_nodes", 1, len(step), *arguments, durable=True)
 
-    async def configure(self, nodes: Sequence[NodeAddress], by: ConfiguredBy) -> ConfiguredNodes:
+    async def configure(self, nodes: Sequence[NodeAddress], by: ConfiguredBy) -> Configured:
         """List the nodes of a replica's configuration, and remove those that only an earlier configuration listed.
 
         An empty list removes nothing that a configuration of the same revision listed: not every replica need name
@@ -81,7 +62,7 @@ class NodeStore:
             step = nodes[first : first + CONFIGURED_A_STEP]
             pairs = [part for node in step for part in (node.node_id, node.endpoint)]
             if await self._configure(by, len(step), pairs, removed, kept) is None:
-                return ConfiguredNodes(outdated=True)
+                return Configured(outdated=True)
         wanted = {node.node_id for node in nodes}
         at_most = by.revision if nodes else by.revision - 1
         leaving = [
@@ -91,8 +72,8 @@ class NodeStore:
         ]
         for first in range(0, len(leaving), CONFIGURED_A_STEP):
             if await self._configure(by, 0, leaving[first : first + CONFIGURED_A_STEP], removed, kept) is None:
-                return ConfiguredNodes(outdated=True)
-        return ConfiguredNodes(tuple(removed), tuple(kept))
+                return Configured(outdated=True)
+        return Configured(tuple(removed), tuple(kept))
 
     async def _configure(
         self, by: ConfiguredBy, listed: int, arguments: list[str], removed: list[str], kept: list[str]

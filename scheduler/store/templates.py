@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from scheduler.domain.limits import PAGE_MAX
 from scheduler.domain.sandbox import Template
 from scheduler.errors import Conflict, NotFound
 from scheduler.store import codec
+from scheduler.store.configured import Configured, ConfiguredBy
 from scheduler.store.runner import Runner
+
+CONFIGURED_A_STEP = 200
 
 
 class TemplateStore:
@@ -19,7 +25,55 @@ class TemplateStore:
             "put_template", template.template_id, template.cpu_count, template.memory_mb, durable=True
         )
         if status == "full":
-            raise Conflict(f"the ledger holds {codec.text(reply[0])} templates already; delete some first")
+            raise _full(reply)
+
+    async def configure(self, templates: Mapping[str, Template], by: ConfiguredBy) -> Configured:
+        """Declare the templates of a replica's configuration, and forget those that only an earlier one declared.
+
+        An empty table forgets nothing that a configuration of the same revision declared. Raises Conflict as `put`."""
+        removed: list[str] = []
+        kept: list[str] = []
+        sizes = [(each.template_id, each.cpu_count, each.memory_mb) for each in templates.values()]
+        at_most = by.revision if templates else by.revision - 1
+        leaving = [
+            (template_id,)
+            for template_id, revision in (await self._configured()).items()
+            if template_id not in templates and revision <= at_most
+        ]
+        for declared, parts in ((True, sizes), (False, leaving)):
+            for first in range(0, len(parts), CONFIGURED_A_STEP):
+                step = parts[first : first + CONFIGURED_A_STEP]
+                count = len(step) if declared else 0
+                arguments = [part for entry in step for part in entry]
+                status, reply = await self._runner.run(
+                    "configure_templates", by.replica_id, by.revision, count, *arguments, durable=True
+                )
+                if status == "outdated":
+                    return Configured(outdated=True)
+                if status == "full":
+                    raise _full(reply)
+                removed += map(codec.text, reply[0])
+                kept += map(codec.text, reply[1])
+        return Configured(tuple(removed), tuple(kept))
+
+    async def _configured(self) -> dict[str, int]:
+        """Template → the revision of the last configuration that declared it; -1 for one that is listed alone."""
+        client, start = self._runner.client, "-"
+        found: dict[str, int] = {}
+        while ids := [
+            codec.text(template_id)
+            for template_id in await client.command(
+                "ZRANGEBYLEX", self._keys.templates, start, "+", "LIMIT", 0, PAGE_MAX
+            )
+        ]:
+            hashes = await client.pipeline(
+                [("HMGET", self._keys.template(each), "source", "configured") for each in ids]
+            )
+            for template_id, (source, revision) in zip(ids, hashes, strict=True):
+                if source is None or revision:
+                    found[template_id] = -1 if source is None else int(revision)
+            start = f"({ids[-1]}"
+        return found
 
     async def get(self, template_id: str) -> Template:
         found = codec.texts(await self._runner.client.command("HGETALL", self._keys.template(template_id)))
@@ -52,3 +106,7 @@ class TemplateStore:
 
 def _template(template_id: str, found: dict[str, str]) -> Template:
     return Template(template_id, int(found["cpu_count"]), int(found["memory_mb"]), found.get("source", "declared"))
+
+
+def _full(reply: list[bytes]) -> Conflict:
+    return Conflict(f"the ledger holds {codec.text(reply[0])} templates already; delete some first")

@@ -16,8 +16,8 @@ from scheduler.discovery.reflector import ReflectorTimes
 from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.service import build_services
+from scheduler.store.configured import ConfiguredBy
 from scheduler.store.ledger import Ledger
-from scheduler.store.nodes import ConfiguredBy
 from tests.discovery.stub_api import PODS, SLICES, StubApi, endpoint, endpoint_slice, pod, served
 from tests.support.clock import VirtualClock
 

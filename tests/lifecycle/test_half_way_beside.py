@@ -15,6 +15,7 @@ from scheduler.domain.placement import Hint, HintKind, Strategy
 from scheduler.domain.reservation import CancelCause
 from scheduler.domain.sandbox import ArtifactKey, Template
 from scheduler.store import roster
+from scheduler.store.configured import ConfiguredBy
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import BINDING_TTL_MS, REPORT_TTL_MS, address
 from tests.lifecycle.half_way import NODES, Flow, Story, settings_of, stop_everywhere
@@ -352,6 +353,16 @@ async def drains(story: Story) -> None:
     assert not (await story.ledger.nodes.get("a")).eligible
 
 
+async def configure_templates(story: Story, revision: int, *template_ids: str) -> None:
+    templates = {template_id: Template(template_id, 2, 64) for template_id in template_ids}
+    await story.ledger.templates.configure(templates, ConfiguredBy("replica", revision))
+
+
+async def templates_configured(story: Story) -> None:
+    await placed(story)
+    await configure_templates(story, 1, "base", "gone")
+
+
 LISTS = [
     Flow("unregister", "unregister_node", unregister, with_everything, holds=is_forgotten, reports_first=True),
     Flow("unregister one that offers much", "unregister_node", unregister, with_everything, holds=is_forgotten,
@@ -365,6 +376,8 @@ LISTS = [
     Flow("sweep what a silent node had", "sweep_ledger", lambda s: s.cluster.sweep(), silent_for_good),
     Flow("declare a template", "put_template", lambda s: s.ledger.templates.put(Template("t", 2, 64)), placed,
          places=False),
+    Flow("a template leaves the file", "configure_templates", lambda s: configure_templates(s, 2, "base"),
+         templates_configured, places=False),
 ]  # fmt: skip
 
 

@@ -145,8 +145,8 @@ async def test_of_the_same_revision_a_file_replaces_another_when_no_other_replic
     with capture_logs() as told:
         await second.step()
     assert list(await second.listed()) == ["node-a", "node-b"]
-    (warning,) = [event for event in told if "stay listed" in event["event"]]
-    assert warning["node_ids"] == ("node-b",)
+    (warning,) = [event for event in told if "stays listed" in event["event"]]
+    assert warning["ids"] == ("node-b",)
     clock.advance(KEEPALIVE_TTL_MS + 1)
     await second.step()
     assert list(await second.listed()) == ["node-a"]
@@ -167,6 +167,37 @@ async def test_a_file_of_many_nodes_is_taken_over_in_steps(members: Members) -> 
     second = await members.new("two", *many[:225], revision=1)
     await second.step()
     assert list(await second.listed()) == [node.node_id for node in many[:225]]
+
+
+def declared(*template_ids: str) -> dict[str, Template]:
+    return {template_id: Template(template_id, 2, 4096) for template_id in template_ids}
+
+
+async def test_a_template_that_left_the_file_leaves_by_the_rule_of_nodes(members: Members, clock: VirtualClock) -> None:
+    async def known() -> list[str]:
+        return sorted(template.template_id for template in (await old.ledger.templates.list())[0])
+
+    old = await members.new("old", revision=1, templates=declared("base", "big", "taken"))
+    await old.step()
+    for template in declared("by-hand", "taken").values():
+        await old.ledger.templates.put(template)
+    second = await members.new("second", revision=1, templates=declared("base"))
+    with capture_logs() as told:
+        await second.step()
+    assert await known() == ["base", "big", "by-hand", "taken"], "of the same revision the old one still runs"
+    assert [event["ids"] for event in told if "stays listed" in event["event"]] == [("big",)]
+    clock.advance(KEEPALIVE_TTL_MS + 1)
+    await second.step()
+    assert await known() == ["base", "by-hand", "taken"]
+    new = await members.new("new", revision=2, templates={"base": Template("base", 8, 64), **declared("new")})
+    await new.step()
+    for late in (second, await members.new("late", revision=1, templates=declared("base", "big"))):
+        late.membership._identity = None
+        await late.step()
+        assert await known() == ["base", "by-hand", "new", "taken"], "a rolling change has replicas of both"
+    assert await old.ledger.templates.get("base") == Template("base", 8, 64)
+    await (await members.new("none", revision=3)).step()
+    assert await known() == ["by-hand", "taken"]
 
 
 async def test_an_empty_list_of_nodes_replaces_nothing(members: Members) -> None:
