@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from agentenv_scheduler_client import AsyncSchedulerClient, Tls
 from agentenv_scheduler_client import errors as client_errors
+from agentenv_scheduler_client.asking import segment
 from scheduler.errors import (
     ConfigurationError,
     Conflict,
@@ -100,17 +100,17 @@ class HttpSource:
             query = {"cursor": answer["cursor"]}
 
     async def node(self, node_id: str) -> Row:
-        return await self._ask("GET", f"/v1/nodes/{_segment(node_id)}")
+        return await self._ask("GET", f"/v1/nodes/{segment(node_id)}")
 
     async def node_page(self, node_id: str) -> Page:
         node = await self.node(node_id)
         return Page(node_page(node, await self.now_ms()), node)
 
     async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
-        await self._ask("PUT", f"/v1/nodes/{_segment(node_id)}", {"endpoint": endpoint, "state": state})
+        await self._ask("PUT", f"/v1/nodes/{segment(node_id)}", {"endpoint": endpoint, "state": state})
 
     async def remove_node(self, node_id: str) -> None:
-        await self._ask("DELETE", f"/v1/nodes/{_segment(node_id)}", query={"remove": "true"})
+        await self._ask("DELETE", f"/v1/nodes/{segment(node_id)}", query={"remove": "true"})
 
     async def reservations(self, wanted: Wanted, limit: int, cursor: str | None) -> tuple[Sequence[Row], str | None]:
         asked = {"node_id": wanted.node_id, "state": wanted.state, "limit": str(limit), "cursor": cursor}
@@ -119,14 +119,14 @@ class HttpSource:
         return answer["reservations"], answer["cursor"]
 
     async def reservation_page(self, reservation_id: str) -> Page:
-        answer = await self._ask("GET", f"/v1/reservations/{_segment(reservation_id)}")
+        answer = await self._ask("GET", f"/v1/reservations/{segment(reservation_id)}")
         return Page(reservation_page(answer["reservation"], await self.now_ms()), answer)
 
     async def cancel(self, reservation_id: str, reason: str) -> Row:
-        return await self._ask("POST", f"/v1/reservations/{_segment(reservation_id)}/cancel", {"reason": reason})
+        return await self._ask("POST", f"/v1/reservations/{segment(reservation_id)}/cancel", {"reason": reason})
 
     async def where(self, sandbox_id: str) -> Row:
-        return await self._ask("GET", f"/v1/bindings/{_segment(sandbox_id)}")
+        return await self._ask("GET", f"/v1/bindings/{segment(sandbox_id)}")
 
     async def replicas(self) -> list[Row]:
         answer = await self._ask("GET", "/v1/replicas")
@@ -205,8 +205,3 @@ def _takes_creations(node: Row) -> bool:
 
 def _effective(advertised: int, overcommit: float | str) -> int:
     return advertised if overcommit == _UNLIMITED else int(advertised * round(float(overcommit) * 1000) // 1000)
-
-
-def _segment(identity: str) -> str:
-    """An id as one segment of a path, whatever it holds."""
-    return quote(identity, safe="")

@@ -234,7 +234,7 @@ class NodeStore:
 
     async def get(self, node_id: str) -> Node:
         """One discovered node, whether or not it has reported. Raises NotFound."""
-        _, reply = await self._runner.run("read_nodes", node_id, "", 1)
+        reply = (await self._runner.run("read_nodes", node_id, "", 1))[1] if node_id else ()  # '' would be any node
         if not reply:
             raise NotFound(f"node {node_id!r} is not known")
         return codec.node(reply[0])

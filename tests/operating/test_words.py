@@ -127,6 +127,22 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     assert (words.status, words("nodes")) == (0, "no nodes\n")
 
 
+def test_an_id_is_trimmed_and_one_that_is_none_reaches_nobody(words: Words, replica: httpx.Client) -> None:
+    for odd in ("", " ", "a\nb", "x" * 256):
+        for asked in (
+            ("nodes", "show"), ("nodes", "drain"), ("nodes", "undrain"), ("nodes", "remove", "--force"),
+            ("reservations", "show"), ("reservations", "cancel"), ("sandbox", "where"),
+            ("reservations", "list", "--node"),
+        ):  # fmt: skip
+            assert words(*asked, odd) == ""
+            assert (words.status, "an id must be 1 to 255 bytes" in words.errors) == (2, True)
+    for step_of_a_path in (".", ".."):
+        assert words("nodes", "show", step_of_a_path) == ""
+        assert (words.status, f"node '{step_of_a_path}' is not known" in words.errors) == (1, True)
+    assert words("nodes", "show", " a ").startswith("node a: ")
+    assert [node["node_id"] for node in replica.get("/v1/nodes").json()["nodes"]] == list(NODES)
+
+
 CPU_PARTS = ("capacity", "allocated", "reserved", "free", "largest_free")
 
 

@@ -157,7 +157,12 @@ def _asked_pause(answer: httpx.Response) -> float:
 
 def path(*segments: str) -> str:
     """A path under /v1; a segment is an id, whatever it holds."""
-    return "/".join(["/v1", *(quote(segment, safe="") for segment in segments)])
+    return "/".join(["/v1", *map(segment, segments)])
+
+
+def segment(identity: str) -> str:
+    """An id as one segment of a path, whatever it holds: `.` and `..` would be taken for steps of the path."""
+    return identity.replace(".", "%2E") if identity in (".", "..") else quote(identity, safe="")
 
 
 def given(**members: Any) -> dict[str, Any]:

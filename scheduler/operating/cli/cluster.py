@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from scheduler.operating.cli.command import Opening, asking, examples
+from scheduler.operating.cli.command import Opening, asking, examples, identifier
 from scheduler.operating.cli.display import Display, View
 from scheduler.operating.lists import REPLICAS
 from scheduler.operating.pages import settings_page, summary_page
@@ -36,7 +36,7 @@ def add_cluster(app: typer.Typer, opening: Opening, prefix: str = "") -> None:
 
 async def where_sandbox(
     source: Source,
-    sandbox_id: Annotated[str, typer.Argument(metavar="SANDBOX", help="The sandbox's id.")],
+    sandbox_id: Annotated[str, typer.Argument(parser=identifier, metavar="SANDBOX", help="The sandbox's id.")],
     display: Display,
 ) -> None:
     """The node that a sandbox is bound to."""

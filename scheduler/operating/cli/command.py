@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from scheduler.cancellation import run_command
 from scheduler.domain.duration import DURATION_FORM, parse_duration_ms
+from scheduler.domain.text import ID_FORM, clean_id
 from scheduler.errors import ConfigurationError
 from scheduler.operating.cli.display import Display
 from scheduler.operating.listing import Listing
@@ -86,6 +87,14 @@ def _display_parameters(lists: Listing[Any] | None) -> dict[str, inspect.Paramet
 
 def _display(*, as_json: bool, watch: bool, interval: str, sort: str | None = None) -> Display:
     return Display(as_json, seconds("--interval", interval) if watch else None, sort)
+
+
+def identifier(text: str) -> str:
+    """An id as the API takes it: trimmed. One that is none, as from an empty shell variable, never reaches a source."""
+    found = clean_id(text)
+    if found is None:
+        raise typer.BadParameter(f"an id must be {ID_FORM}, not {text!r}")
+    return found
 
 
 def seconds(option: str, text: str) -> float:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from scheduler.errors import Conflict
-from scheduler.operating.cli.command import ListByDefault, Opening, asking, examples, seconds
+from scheduler.operating.cli.command import ListByDefault, Opening, asking, examples, identifier, seconds
 from scheduler.operating.cli.display import Display, View
 from scheduler.operating.draining import Patience, occupancy, wait_until_empty
 from scheduler.operating.lists import NODES
@@ -15,7 +15,9 @@ from scheduler.operating.source import Source
 
 NOT_EMPTY_IN_TIME = 3
 
-NodeId = Annotated[str, typer.Argument(metavar="NODE", help="The node's id, as `nodes list` shows it.")]
+NodeId = Annotated[
+    str, typer.Argument(parser=identifier, metavar="NODE", help="The node's id, as `nodes list` shows it.")
+]
 
 
 def nodes_app(opening: Opening, prefix: str = "") -> typer.Typer:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from scheduler.domain.reservation import ReservationState
-from scheduler.operating.cli.command import ListByDefault, Opening, asking, examples, seconds
+from scheduler.operating.cli.command import ListByDefault, Opening, asking, examples, identifier, seconds
 from scheduler.operating.cli.display import Display, View
 from scheduler.operating.lists import RESERVATIONS
 from scheduler.operating.source import Row, Source, Wanted
@@ -16,7 +16,12 @@ PAGE = 1000
 SHOWN_AT_MOST = 100_000
 
 ReservationId = Annotated[
-    str, typer.Argument(metavar="RESERVATION", help="Its id, as `reservations list` and the schedule's answer have it.")
+    str,
+    typer.Argument(
+        parser=identifier,
+        metavar="RESERVATION",
+        help="Its id, as `reservations list` and the schedule's answer have it.",
+    ),
 ]
 
 
@@ -50,7 +55,9 @@ def reservations_app(opening: Opening, prefix: str = "") -> typer.Typer:
 async def list_reservations(
     source: Source,
     display: Display,
-    node_id: Annotated[str | None, typer.Option("--node", metavar="NODE", help="Only those on this node.")] = None,
+    node_id: Annotated[
+        str | None, typer.Option("--node", parser=identifier, metavar="NODE", help="Only those on this node.")
+    ] = None,
     state: State = None,
     older_than: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Only those placed at least this long ago: 90s, 5m.")
