@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.domain.wording import counted
 from scheduler.errors import Conflict, DeadlineExceeded, NotRebuilt, Overloaded, StoreUnavailable
@@ -65,19 +65,25 @@ class Patience:
 async def wait_until_empty(source: Source, node: Row, patience: Patience, say: Say) -> bool:
     """Whether it is empty before the time is over. `node` as it was before it drained.
 
-    Each change is said once. While nobody can be asked it goes on asking. Raises Conflict when somebody else puts the
+    A ledger that was lost knows nothing of the node until its next report. Each change is said once. While nobody can
+    be asked it goes on asking. Raises Conflict when somebody else puts the
     node to use again, NotFound when it is taken off the list."""
     node_id, told = node["node_id"], ""
+    epoch = None
     until = patience.clock() + patience.seconds
     while True:
         try:
-            now = await source.node(node_id)
+            settings, now = await source.settings(), await source.node(node_id)
         except (StoreUnavailable, Overloaded, NotRebuilt, DeadlineExceeded) as error:
             state, empty = error.detail, False
         else:
             if now["discovery"] != "lingering":
                 raise Conflict(f"node {node_id} is in use again: somebody ended its draining")
-            found = occupancy(now, node["generation"])
+            epoch = epoch or settings["epoch"]
+            lost = settings["epoch"] != epoch  # generations began anew with the ledger
+            found = occupancy(now, -1 if lost else node["generation"])
+            if (lost or settings["rebuilding"]) and now["last_seen_ms"] is None:
+                found = replace(found, reported=False)
             state, empty = str(found), found.empty
         if empty:
             return True

@@ -30,10 +30,14 @@ def node(running: int, generation: int, **more: Any) -> Row:
 
 
 class Looks:
-    """A source whose node looks so, one look after another; the last one stays."""
+    """A source whose node looks so, one look after another; the last one stays. `ledger`: its settings from then on."""
 
     def __init__(self, *looks: Row | Exception) -> None:
         self.looks = list(looks)
+
+    async def settings(self) -> Row:
+        look = self.looks[0]
+        return {"epoch": "one", "rebuilding": False} | (look.get("ledger", {}) if isinstance(look, dict) else {})
 
     async def node(self, node_id: str) -> Row:
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
@@ -68,6 +72,14 @@ async def test_a_drained_node_is_empty_when_a_report_of_after_it_and_the_reserva
         10.0,
     )
     assert (await wait(node(0, 0, last_seen_ms=None)))[0], "what never reported runs nothing that is known"
+
+
+async def test_a_node_of_a_ledger_that_was_lost_is_empty_only_when_it_has_reported_since() -> None:
+    unheard = {"running": 0, "generation": 0, "last_seen_ms": None}
+    lost = {"ledger": {"epoch": "another"}}
+    assert not (await wait(node(2, 8), node(**unheard, **lost)))[0]
+    assert not (await wait(node(**unheard, ledger={"rebuilding": True})))[0]
+    assert (await wait(node(2, 8), node(**unheard, **lost), node(0, 1, **lost)))[0], "generations begin anew"
 
 
 async def test_a_drain_gives_up_at_its_deadline_and_goes_on_while_nobody_answers() -> None:
