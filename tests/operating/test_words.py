@@ -12,6 +12,7 @@ import pytest
 
 from scheduler import cli
 from scheduler.access import generate_key, hash_key
+from scheduler.operating.cli.over_http import api_key
 from tests.redis.certificates import make_certificates
 from tests.support.replica_process import ReplicaProcess
 from tests.support.servers import RedisServer
@@ -173,6 +174,27 @@ def test_a_key_comes_from_a_file_or_a_variable_and_certificates_from_files(
         assert (unknown.status, "CERTIFICATE_VERIFY_FAILED" in unknown.errors) == (1, True)
         unknown("nodes", "--key-file", str(file))
         assert (unknown.status, "--cert-file" in unknown.errors) == (2, True)
+
+
+def test_a_key_or_an_address_that_nothing_can_be_asked_with_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = Words([], ["--timeout", "1s"], capsys)
+    file = tmp_path / "odd.key"
+    for odd in ("", "\n", "two\nlines", "ünï", "a b", "\x07"):
+        file.write_text(odd, encoding="utf-8")
+        words("nodes", "--api-key-file", str(file))
+        assert (words.status, f"{file} must hold one API key" in words.errors) == (2, True), odd
+        if odd.strip():
+            monkeypatch.setenv("SCHEDULER_API_KEY", odd)
+            words("nodes")
+            assert (words.status, "SCHEDULER_API_KEY must hold one API key" in words.errors) == (2, True), odd
+            monkeypatch.delenv("SCHEDULER_API_KEY")
+    file.write_text("\ufeffkey\r\n", encoding="utf-8")
+    assert api_key(file) == "key"
+    for odd in ("", "http://", "https://host:99999", "http://host:x", "http://[::1", "http://host:0", "ftp://host"):
+        words("nodes", "--url", odd)
+        assert (words.status, "--url must be a URL" in words.errors) == (2, True), odd
 
 
 def test_who_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -17,6 +19,7 @@ from scheduler.operating.source import Source
 
 # Not an option: what stands on a command line, everybody on the machine can read.
 KEY_VARIABLE = "SCHEDULER_API_KEY"
+_KEY = re.compile(r"[!-~]{1,4096}")
 
 Url = Annotated[
     str,
@@ -60,21 +63,36 @@ async def opened(
 ) -> AsyncIterator[Source]:
     from scheduler.operating.http_source import Access, over_http
 
-    if not url.startswith(("http://", "https://")):
+    if not _is_url(url):
         raise ConfigurationError(f"--url must be a URL such as http://127.0.0.1:8090, not {url!r}")
     access = Access(url, api_key(api_key_file), ca_file, cert_file, tls_key_file)
     async with over_http(access, seconds("--timeout", timeout)) as source:
         yield source
 
 
-def api_key(file: Path | None) -> str | None:
-    """From the file, else from the environment."""
-    if file is None:
-        return os.environ.get(KEY_VARIABLE, "").strip() or None
+def _is_url(text: str) -> bool:
     try:
-        return file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read the key in {file}: {error}") from error
+        url = urlsplit(text)
+        return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
+    except ValueError:  # a port that is none, brackets without an address
+        return False
+
+
+def api_key(file: Path | None) -> str | None:
+    """From the file, else from the environment. Raises ConfigurationError for what no header can carry."""
+    if file is None:
+        place, key = KEY_VARIABLE, os.environ.get(KEY_VARIABLE, "").strip()
+        if not key:
+            return None
+    else:
+        place = str(file)
+        try:
+            key = file.read_text(encoding="utf-8-sig").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"cannot read the key in {file}: {error}") from error
+    if not _KEY.fullmatch(key):
+        raise ConfigurationError(f"{place} must hold one API key, of visible ASCII characters, and nothing else")
+    return key
 
 
 def register(app: typer.Typer) -> None:
