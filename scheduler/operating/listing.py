@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scheduler.errors import ConfigurationError
+from scheduler.operating.words import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,5 +61,5 @@ class Listing(Generic[T]):
         for column in self.columns:
             table.add_column(column.title or column.name, overflow="fold")
         for row in rows:
-            table.add_row(*(column.shown(row, now_ms) for column in self.columns))
+            table.add_row(*(visible(column.shown(row, now_ms)) for column in self.columns))
         return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -10,6 +11,15 @@ from scheduler.domain.duration import format_duration
 NONE = "–"
 BAR_CELLS = 10
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+# Control characters; and what turns the direction of the text around it.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """The text with escapes in place of what would command a terminal: callers' texts are shown to operators."""
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def bar(used: int, budget: int) -> str:

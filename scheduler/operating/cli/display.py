@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.operating.words import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,4 +75,4 @@ def print_for_people(people: Table | Iterable[str]) -> None:
         Console(width=None if sys.stdout.isatty() else 250).print(people, markup=False)
         return
     for line in people:
-        typer.echo(line)
+        typer.echo(visible(line))
