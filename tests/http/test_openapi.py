@@ -68,13 +68,13 @@ PATHS = {
 }
 
 
-async def test_the_document_names_every_call(fake_api: httpx.AsyncClient) -> None:
-    document = (await fake_api.get("/openapi.json")).json()
+async def test_the_document_names_every_call(embedded_api: httpx.AsyncClient) -> None:
+    document = (await embedded_api.get("/openapi.json")).json()
     assert {path: set(operations) for path, operations in document["paths"].items()} == PATHS
 
 
-async def test_every_call_documents_messagepack_and_problems(fake_api: httpx.AsyncClient) -> None:
-    document = (await fake_api.get("/openapi.json")).json()
+async def test_every_call_documents_messagepack_and_problems(embedded_api: httpx.AsyncClient) -> None:
+    document = (await embedded_api.get("/openapi.json")).json()
     for operations in document["paths"].values():
         for operation in operations.values():
             assert set(operation["responses"]["200"]["content"]) == {"application/json", "application/msgpack"}
@@ -86,8 +86,8 @@ async def test_every_call_documents_messagepack_and_problems(fake_api: httpx.Asy
             )
 
 
-async def test_every_operation_member_and_parameter_is_described(fake_api: httpx.AsyncClient) -> None:
-    document = (await fake_api.get("/openapi.json")).json()
+async def test_every_operation_member_and_parameter_is_described(embedded_api: httpx.AsyncClient) -> None:
+    document = (await embedded_api.get("/openapi.json")).json()
     wordless = [
         f"{model}.{name}"
         for model, schema in document["components"]["schemas"].items()
@@ -104,8 +104,8 @@ async def test_every_operation_member_and_parameter_is_described(fake_api: httpx
     assert wordless == [], "scheduler/api/http/descriptions.py is where a name gets its description"
 
 
-async def test_every_described_name_occurs_in_the_document(fake_api: httpx.AsyncClient) -> None:
-    document = (await fake_api.get("/openapi.json")).json()
+async def test_every_described_name_occurs_in_the_document(embedded_api: httpx.AsyncClient) -> None:
+    document = (await embedded_api.get("/openapi.json")).json()
     names = {
         place
         for model, schema in document["components"]["schemas"].items()
@@ -119,8 +119,8 @@ async def test_every_described_name_occurs_in_the_document(fake_api: httpx.Async
     assert set(MEANINGS) <= names
 
 
-async def test_operations_are_named_by_what_they_do(fake_api: httpx.AsyncClient) -> None:
-    document = (await fake_api.get("/openapi.json")).json()
+async def test_operations_are_named_by_what_they_do(embedded_api: httpx.AsyncClient) -> None:
+    document = (await embedded_api.get("/openapi.json")).json()
     names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)+", name) for name in names)
@@ -142,8 +142,8 @@ def test_the_documents_choices_are_the_domains() -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/"])
-async def test_a_page_brings_all_it_needs(fake_api: httpx.AsyncClient, path: str) -> None:
-    answer = await httpx.AsyncClient(transport=fake_api._transport, base_url="http://scheduler").get(path)
+async def test_a_page_brings_all_it_needs(embedded_api: httpx.AsyncClient, path: str) -> None:
+    answer = await httpx.AsyncClient(transport=embedded_api._transport, base_url="http://scheduler").get(path)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
     assert not re.search(r"""(src|href|@import|url\()\s*=?\s*["']?\w+:""", answer.text)

@@ -140,8 +140,8 @@ async def test_more_nodes_at_their_limit_than_a_turn_looks_at_do_not_hide_the_on
     assert answers[1].json()["reasons"] == {"over_limit": 200}
 
 
-async def test_callers_refused_together_are_asked_back_at_different_instants(fake_api: httpx.AsyncClient) -> None:
-    answers = [await fake_api.post("/v1/schedule", json={"hint": COLD_2_CPU}) for _ in range(100)]
+async def test_callers_refused_together_are_asked_back_at_different_instants(embedded_api: httpx.AsyncClient) -> None:
+    answers = [await embedded_api.post("/v1/schedule", json={"hint": COLD_2_CPU}) for _ in range(100)]
     asked = [int(answer.headers["retry-after"]) for answer in answers]
     assert min(asked) >= 1
     assert len(set(asked)) > 1
@@ -219,23 +219,23 @@ async def test_a_late_answer_to_an_expired_key_is_a_conflict(
     ],
 )
 async def test_hints_shows_what_would_be_read(
-    fake_api: httpx.AsyncClient, request_body: dict[str, object], hint: dict[str, object] | None
+    embedded_api: httpx.AsyncClient, request_body: dict[str, object], hint: dict[str, object] | None
 ) -> None:
-    answer = await fake_api.post("/v1/hints", json=request_body)
+    answer = await embedded_api.post("/v1/hints", json=request_body)
     assert answer.json() == {"hint": hint, "warnings": []}
 
 
-async def test_one_bad_member_loses_itself_unless_the_reading_is_strict(fake_api: httpx.AsyncClient) -> None:
+async def test_one_bad_member_loses_itself_unless_the_reading_is_strict(embedded_api: httpx.AsyncClient) -> None:
     request = {"method": "POST", "path": "/sandboxes-cold", "body": {"image": "i", "cpuCount": -1}}
-    lenient = (await fake_api.post("/v1/hints", json=request)).json()
+    lenient = (await embedded_api.post("/v1/hints", json=request)).json()
     assert lenient["hint"]["images"] == ["i"]
     assert "cpuCount" in lenient["warnings"][0]
-    strict = (await fake_api.post("/v1/hints", json={**request, "strict": True})).json()
+    strict = (await embedded_api.post("/v1/hints", json={**request, "strict": True})).json()
     assert strict["hint"]["images"] == []
 
 
-async def test_body_and_body_text_exclude_each_other_and_null_is_neither(fake_api: httpx.AsyncClient) -> None:
+async def test_body_and_body_text_exclude_each_other_and_null_is_neither(embedded_api: httpx.AsyncClient) -> None:
     both = {"method": "POST", "path": "/sandboxes", "body": {}, "body_text": '{"templateID": "t"}'}
-    assert (await fake_api.post("/v1/hints", json=both)).status_code == 422
-    one = await fake_api.post("/v1/hints", json={**both, "body": None})
+    assert (await embedded_api.post("/v1/hints", json=both)).status_code == 422
+    one = await embedded_api.post("/v1/hints", json={**both, "body": None})
     assert one.json()["hint"]["template_id"] == "t"
