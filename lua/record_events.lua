@@ -31,7 +31,7 @@ if gated then return gated end
 local node_id = ARGV[2]
 local explained = node_key(node_id, 'explained')
 if not redis.call('ZSCORE', key('nodes'), node_id) then return { 'unlisted' } end
-local process = as_table_of(node_key(node_id), 'instances', 'last_seen_ms')
+local process = as_table_of(node_key(node_id), 'service_instance_id', 'instances', 'last_seen_ms')
 if is_replaced(process, { instance = ARGV[3] }, now, settings.report_ttl_ms) then return { 'stale' } end
 
 -- What is due has ended before this, and is not what an event is about.

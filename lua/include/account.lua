@@ -83,9 +83,18 @@ local function close_account(node_id)
   accounts[node_id] = nil
 end
 
+-- The process that reports is one of the earlier ones from now on, so that a late call of it is known as such once
+-- another reports.
+local function remember_process(node_id)
+  -- @include "include/instances"
+  local known = as_table_of(node_key(node_id), 'service_instance_id', 'sequence', 'instances')
+  if known.service_instance_id then redis.call('HSET', node_key(node_id), 'instances', replaced_by(known, '')) end
+end
+
 -- Takes all but what outlives the observation of a node out of its hash, once its account is saved: sums over a roster
 -- that is still kept, and who has reported. `kept`: further fields that stay.
 local function forget_observation(node_id, kept)
+  remember_process(node_id)
   local stays, gone = {}, {}
   for _, name in ipairs({ 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
     'deleted_memory', 'baseline_generation', 'baseline_ids', 'roster_edits', 'instances', unpack(RECENT) }) do

@@ -13,8 +13,10 @@ local function parse_instances(text)
 end
 
 -- Whether another process has replaced this one. Once that one is not heard of any more it is taken back, but not by
--- a call that its caller has given up long ago. `known`: instances, last_seen_ms. `call`: instance, hung_up.
+-- a call that its caller has given up long ago. `known`: service_instance_id, instances, last_seen_ms. `call`:
+-- instance, hung_up.
 local function is_replaced(known, call, now, report_ttl_ms)
+  if call.instance == known.service_instance_id then return false end
   local heard_of = known.last_seen_ms and now - tonumber(known.last_seen_ms) <= report_ttl_ms
   if not heard_of and not call.hung_up then return false end
   for _, earlier in ipairs(parse_instances(known.instances)) do
@@ -23,7 +25,7 @@ local function is_replaced(known, call, now, report_ttl_ms)
   return false
 end
 
--- The field once `instance` reports in place of the one before.
+-- The field once `instance` reports in place of the one before; '' when none does.
 local function replaced_by(known, instance)
   local lines = {}
   if known.service_instance_id and known.service_instance_id ~= instance then

@@ -247,6 +247,29 @@ async def test_a_replaced_process_is_taken_back_once_the_present_one_has_unregis
     assert not (await cluster.report("a", (), instance="i-1", sequence=1)).stale
 
 
+@pytest.mark.parametrize("leaves", ["unregisters", "is taken off the list"])
+async def test_a_process_that_left_is_replaced_by_the_next_and_comes_back_when_there_is_none(
+    cluster: Cluster, leaves: str
+) -> None:
+    async def leave(instance: str) -> None:
+        if leaves == "unregisters":
+            await cluster.services.nodes.unregister("a", instance)
+        else:
+            await cluster.services.nodes.remove("a")
+            await cluster.discover()
+
+    await replaced(cluster)
+    await leave("i-2")
+    assert not (await cluster.report("a", (), instance="i-2", sequence=1)).stale
+    await leave("i-2")
+    await cluster.report("a", (), instance="i-3", sequence=1, **EMPTY)
+    for earlier in ("i-1", "i-2"):
+        assert (await cluster.report("a", ("s1", "s2"), instance=earlier, sequence=9, **FULL)).stale
+        assert await cluster.tell("a", event("create", "s1"), instance=earlier) == 0
+    assert not await is_full(cluster)
+    assert not (await cluster.report("a", (), instance="i-3", sequence=2)).stale
+
+
 async def test_a_sequence_that_begins_anew_is_a_restart_once_the_last_report_is_old(cluster: Cluster) -> None:
     await cluster.add(sequence=7, create_successes=5)
     reservation = await cluster.place(2, 2048, lifecycle=Lifecycle.HEARTBEAT)

@@ -188,9 +188,11 @@ class AccountingModel(Model):
 
     def _unobserved(self, ledger: Ledger) -> Ledger:
         """The report is forgotten: nothing is taken off by it, and the next one is that of a new process."""
+        earlier = ((ledger.instance, ledger.sequence),) if ledger.instance else ()
         return ledger._replace(
             instance="",
             sequence=0,
+            replaced=(*ledger.replaced, *earlier)[-8:],
             silent=True,
             whole=False,
             interval=0,
