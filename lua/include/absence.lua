@@ -49,13 +49,13 @@ do
     return proven
   end
 
-  -- A confirmed reservation whose sandbox is gone has ended, and one that an event named if its caller never confirms.
-  -- Others that nobody confirmed are not judged: their sandbox may not have begun.
+  -- The reservation of a sandbox that is gone has ended: a confirm, RecordAssignment or a create event told of it. A
+  -- confirming caller's is not judged by a name that only an event gave it.
   local function end_absent(node_id, sandbox_id, told_before_ms, now)
     local id = redis.call('HGET', node_key(node_id, 'claims'), sandbox_id)
     local reservation = id and read_reservation(id)
     if not reservation then return true end
-    local begun = reservation.sandbox_told == '0' and reservation.lifecycle == 'heartbeat'
+    local begun = reservation.sandbox_told ~= '0' or reservation.lifecycle == 'heartbeat'
     if not is_open(reservation.state) then
       -- Its create might still have begun, and was told to have: now it is over.
       drop_claim(node_id, sandbox_id)

@@ -68,6 +68,33 @@ async def test_two_reports_after_the_confirm_prove_that_it_ended(cluster: Cluste
     assert await cluster.node_of("s0") is None
 
 
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [("s1", "assigned"), ("s1", "event"), ("s1", "event, assigned"), (None, "event"), (None, "event, assigned")],
+)
+async def test_what_an_event_or_an_assignment_told_of_is_absent_like_a_confirmed_one(
+    cluster: Cluster, named: str | None, told: str
+) -> None:
+    lifecycle = Lifecycle.EXPLICIT if named else Lifecycle.HEARTBEAT
+    await cluster.add(sequence=1)
+    await cluster.report("a", ("other",), sequence=2)
+    reservation = await cluster.place(2, 4096, lifecycle=lifecycle, sandbox_id=named)
+    for sequence in (3, 4):
+        cluster.wait(REPORT_MS)
+        await cluster.report("a", ("other",), sequence=sequence)
+    assert await cluster.state(reservation) == "pending", "nobody has said yet that it exists"
+    if "event" in told:
+        await cluster.tell("a", event("create", "s1", 2, 4096))
+    if "assigned" in told:
+        await cluster.record("s1")
+    for sequence in (5, 6):
+        assert await cluster.state(reservation) == "pending"
+        cluster.wait(REPORT_MS)
+        await cluster.report("a", ("other",), sequence=sequence)
+    assert await cluster.ending(reservation) == ("settled", "gone")
+    assert await cluster.node_of("s1") is None
+
+
 async def test_a_report_sampled_after_an_answer_that_followed_the_confirm_is_proof_alone(cluster: Cluster) -> None:
     await full(cluster)
     before = (await cluster.services.nodes.get("a")).generation

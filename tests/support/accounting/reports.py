@@ -9,7 +9,6 @@ from tests.support.accounting.ledger import (
     EXPIRED,
     EXPLICIT,
     HEARTBEAT,
-    PENDING,
     SETTLED,
     Ledger,
     Record,
@@ -158,11 +157,9 @@ def _judge(ledger: Ledger, rules: Rules, before: Ledger, record: Record, report:
     """Whether this report proves that a sandbox it does not list is gone."""
     if record.sandbox in report.roster | report.contested:
         return ledger
-    carrier = ledger.carrier(record.sandbox)
-    if carrier is not None and carrier.state == PENDING and carrier.told:
-        return ledger  # its caller has named it, and nobody said yet that it exists
     if record.named:
-        return ledger  # a create that nobody waits for any more may still bring it
+        return ledger  # its caller has named it, and nobody said yet that it exists
+    carrier = ledger.carrier(record.sandbox)
     if _is_gone(rules, before, record, report, now):
         if carrier is not None and carrier.open:
             ledger = end(ledger, carrier, SETTLED, "gone")
