@@ -37,6 +37,7 @@ bind(ARGV[3], ARGV[2], now, owner and {
 if carried and reservation.sandbox_told ~= '1' then
   change_reservation(reservation.reservation_id, 'sandbox_told', 1)
   forget_doubt(reservation)
+  hold_begun(reservation, now)
 end
 save_rows()
 close_clock(now)

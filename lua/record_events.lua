@@ -81,6 +81,8 @@ function handlers.create(sandbox_id, cpu, memory)
       finish_reservation(reservation, 'settled', 'deleted', now)
     elseif is_listed(node_id, sandbox_id) then
       finish_reservation(reservation, 'settled', 'listed', now)
+    else
+      hold_begun(reservation, now)
     end
   end
   if reservation then learn_template(reservation, cpu, memory) end

@@ -34,6 +34,7 @@ if not reservation.ttl_ms then
   redis.call('HSET', reservation_key(id), 'ttl_ms', integer(reservation.expires_at_ms - reservation.created_at_ms))
 end
 change_reservation(id, 'expires_at_ms', deadline)
+redis.call('HDEL', reservation_key(id), 'own_deadline_ms')
 redis.call('ZADD', key('expiry'), deadline, id)
 close_clock(now)
 return { 'ok', '0', '0', redis.call('HGETALL', reservation_key(id)) }

@@ -32,6 +32,19 @@ local function name_reservation(reservation, sandbox_id, told)
   end
 end
 
+-- The sandbox of a pending one is told to exist, so it is held as long as a confirmed one. Its own deadline was for
+-- its create to begin, and comes back with the loss of a name that was another's.
+local function hold_begun(reservation, now)
+  local own = reservation.expires_at_ms
+  local deadline = now + tonumber(redis.call('HGET', KEYS[1], 'placement_reservation_ttl_ms'))
+  if reservation.state ~= 'pending' or deadline <= tonumber(own) then return end
+  reservation.ttl_ms = reservation.ttl_ms or integer(own - reservation.created_at_ms)
+  reservation.own_deadline_ms, reservation.expires_at_ms = reservation.own_deadline_ms or own, integer(deadline)
+  change_reservation(reservation.reservation_id, 'ttl_ms', reservation.ttl_ms, 'expires_at_ms', reservation.expires_at_ms,
+    'own_deadline_ms', reservation.own_deadline_ms)
+  redis.call('ZADD', key('expiry'), reservation.expires_at_ms, reservation.reservation_id)
+end
+
 -- A name that is another reservation's by now is left to it.
 local function drop_name(reservation)
   local sandbox_id = reservation.sandbox_id
@@ -42,6 +55,11 @@ local function drop_name(reservation)
   redis.call('HDEL', reservation_key(reservation.reservation_id), 'sandbox_id', 'sandbox_told')
   change_reservation(reservation.reservation_id)
   reservation.sandbox_id, reservation.sandbox_told = nil, nil
+  if reservation.own_deadline_ms then
+    reservation.expires_at_ms = reservation.own_deadline_ms
+    change_reservation(reservation.reservation_id, 'expires_at_ms', reservation.expires_at_ms)
+    if reservation.state == 'pending' then redis.call('ZADD', key('expiry'), reservation.expires_at_ms, reservation.reservation_id) end
+  end
   if reservation.state == 'pending' or reservation.state == 'confirmed' then note_unnamed(reservation, held_by(reservation)) end
 end
 

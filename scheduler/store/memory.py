@@ -24,8 +24,8 @@ _NOT_REMEMBERED = frozenset({b"held_cpu", b"held_memory", b"held_count", b"repor
 _NAMES = (
     *("node_id", "state", "lifecycle", "cpu_count", "memory_bytes", "created_at_ms", "expires_at_ms", "sequence"),
     *("revision", "fingerprint", "strategy", "caller", "request_id", "sandbox_id", "sandbox_told", "confirmed_at_ms"),
-    *("finished_at_ms", "reason", "orphaned", "degraded", "template_id", "ttl_ms", "tombstone", "group_key"),
-    *("group_sequence", "group_cpu", "group_memory_mb", "group_charged"),
+    *("finished_at_ms", "reason", "orphaned", "degraded", "template_id", "ttl_ms", "own_deadline_ms", "tombstone"),
+    *("group_key", "group_sequence", "group_cpu", "group_memory_mb", "group_charged"),
 )
 _CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for code, name in enumerate(_NAMES)}
 

@@ -191,7 +191,7 @@ async def test_a_name_that_went_with_its_reservation_is_free_for_another(cluster
     await cluster.add()
     expired = await cluster.place(reservation_ttl_ms=5_000)
     await cluster.tell("a", event("create", "s1", 2, 4096))
-    cluster.wait(5_000)
+    cluster.wait(TTL_MS)
     other = await cluster.place()
     await cluster.confirm(other, "s1")
     # The late confirm of the first tells another sandbox and must leave the name where it is by now.
@@ -200,6 +200,35 @@ async def test_a_name_that_went_with_its_reservation_is_free_for_another(cluster
         await cluster.confirm(await cluster.place(), "s1")
     await cluster.report("a", ("s1", "s2"))
     assert [await cluster.state(each) for each in (other, expired)] == ["settled", "settled"]
+
+
+@pytest.mark.parametrize("told", ["event", "assigned"])
+async def test_what_is_told_to_exist_is_held_as_long_as_a_confirmed_one(cluster: Cluster, told: str) -> None:
+    await cluster.add()
+    name = "s1" if told == "assigned" else None
+    reservation = await cluster.place(lifecycle=HEARTBEAT, reservation_ttl_ms=5_000, sandbox_id=name)
+    cluster.wait(4_000)
+    if told == "event":
+        await cluster.tell("a", event("create", "s1", 2, 4096))
+    else:
+        await cluster.record("s1")
+    cluster.wait(TTL_MS - 1)
+    assert await cluster.pending() == (2, 4096, 1), "its deadline was for the create to begin"
+    cluster.wait(1)
+    assert await cluster.ending(reservation) == ("expired", "deadline")
+
+
+async def test_one_that_was_named_by_mistake_has_its_own_deadline_again(cluster: Cluster) -> None:
+    await cluster.add()
+    guessed = await cluster.place(lifecycle=HEARTBEAT, reservation_ttl_ms=5_000)
+    real = await cluster.place(lifecycle=HEARTBEAT)
+    await cluster.tell("a", event("create", "s1", 2, 4096))
+    assert (await cluster.now(guessed)).expires_at_ms > guessed.expires_at_ms
+    await cluster.confirm(real, "s1")
+    assert (await cluster.now(guessed)).expires_at_ms == guessed.expires_at_ms
+    cluster.wait(5_000)
+    assert await cluster.ending(guessed) == ("expired", "deadline")
+    assert await cluster.pending() == (2, 4096, 1)
 
 
 async def test_record_assignment_makes_a_guess_a_told_name(cluster: Cluster) -> None:

@@ -168,11 +168,12 @@ def _deadline(features: Features, world: World, index: int, phase: int) -> Itera
     if phase == UNASKED:
         return
     r = world.ledger.reservation(reservation(index))
-    named_by_event = bool(r.sandbox) and not r.told  # that gives it another deadline, as a confirm does
+    record = world.ledger.record(r.sandbox) if r.sandbox else None
+    begun = record is not None and record.told and not record.named  # has another deadline, as a confirm gives it
     if (
         features.deadlines
         and r.state == PENDING
-        and not named_by_event
+        and not begun
         and not _an_earlier_one_may_begin(features, world, index)
     ):
         due = world._replace(ledger=calls.expire(world.ledger, r.name))

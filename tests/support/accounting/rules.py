@@ -57,11 +57,12 @@ Callers that never confirm (`heartbeat`), from reports that list at least one id
 
 Create events name (provisionally) the first due reservation of exactly their size whose caller never confirms, if
 all that fit have one size and no reservation of that size ended here without a name (the event may be late and mean
-that one). A name from an event says that the sandbox exists: the deadline starts anew, as with a confirm, and absence
-is judged as for a confirmed one. They never name a confirming caller's: two of one size may be swapped, and when the
-true owner is cancelled the other would count as started. Such an event changes nothing, and its id stays unexplained
-until the confirm. A name that is shown all the same must not count: neither its listing nor its delete event says
-anything of that reservation. (Taking wrong names back when an owner ends was searched too: capacity is given twice.)
+that one). What an event or RecordAssignment tells of exists: the deadline of the reservation that has its name
+starts anew, as with a confirm, and absence is judged as for a confirmed one. Events never name a confirming caller's:
+two of one size may be swapped, and when the true owner is cancelled the other would count as started. Such an event
+changes nothing, and its id stays unexplained until the confirm. A name that is shown all the same must not count:
+neither its listing nor its delete event says anything of that reservation. (Taking wrong names back when an owner
+ends was searched too: capacity is given twice.)
 
 Memory, CPUs and the count of reservations are dimensions alike; in the count every size is 1.
 

@@ -267,6 +267,14 @@ class AccountingModel(Model):
             node is not None and node.snapshot is not None and not node.stale(self.now_ms, self.settings.report_ttl_ms)
         )
 
+    def hold_begun(self, reservation: ModelReservation) -> None:
+        """Its sandbox is told to exist: it is held as long as a confirmed one, and its own deadline is kept for the
+        case that the name was another's."""
+        deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
+        if reservation.state is ReservationState.PENDING and deadline_ms > reservation.deadline_ms:
+            reservation.own_deadline_ms = reservation.own_deadline_ms or reservation.deadline_ms
+            reservation.deadline_ms = deadline_ms
+
     def unname(self, reservation: ModelReservation) -> None:
         """A provisional name was another's: it counts again, and ends at once when its deadline has passed."""
         ledger = self.ledger(reservation.node_id)
@@ -274,5 +282,6 @@ class AccountingModel(Model):
         self.keep_doubt(reservation.node_id, kept)
         ledger = self.ledger(reservation.node_id)
         self.put(reservation.node_id, calls.unname(ledger, kept if kept.open else kept._replace(left=None)))
+        reservation.deadline_ms = reservation.own_deadline_ms or reservation.deadline_ms
         if reservation.open:
             self._end_by_time(reservation)

@@ -71,6 +71,7 @@ class TellingModel(ReportingModel):
         carrier = self.carrier(sandbox_id)
         if carrier is not None and carrier.node_id == node_id and not elsewhere:
             self.end_listed_or_deleted(carrier)
+            self.hold_begun(carrier)
 
     def _told_here(self, node_id: str, sandbox_id: str, before: Ledger, after: Ledger, elsewhere: bool) -> None:
         """What is told of a sandbox that another node holds, or that has ended, binds nothing."""
@@ -156,7 +157,10 @@ class TellingModel(ReportingModel):
         ledger = calls.assign(self.ledger(node_id), sandbox_id, self.now_ms)
         carrier, record = ledger.carrier(sandbox_id), ledger.record(sandbox_id)
         if carrier is not None:
-            self.reservations[int(carrier.name[1:])].confirmed = True
+            known = self.reservations[int(carrier.name[1:])]
+            if not known.confirmed:
+                self.hold_begun(known)
+            known.confirmed = True
             if record is not None and not record.size:
                 ledger = ledger.put_record(record._replace(size=carrier.size))
         self.put(node_id, self._awaited_anew(ledger, sandbox_id))

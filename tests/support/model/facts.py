@@ -33,6 +33,7 @@ class ModelReservation:
     created_at_ms: int
     deadline_ms: int
     ttl_ms: int
+    own_deadline_ms: int | None = None
     state: ReservationState = ReservationState.PENDING
     reason: str | None = None
     held: Totals = field(default_factory=Totals)

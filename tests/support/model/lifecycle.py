@@ -130,7 +130,7 @@ class LifecycleModel(TellingModel):
     def renew(self, reservation: ModelReservation, ttl_ms: int) -> Done | Conflicting:
         if reservation.state is not ReservationState.PENDING:
             return Conflicting()
-        reservation.deadline_ms = self.now_ms + ttl_ms
+        reservation.deadline_ms, reservation.own_deadline_ms = self.now_ms + ttl_ms, None
         return Done()
 
     # Keys and names given in a schedule
