@@ -23,17 +23,20 @@ class ArtifactService:
         self._metrics = metrics
         self._peer_lists = PeerLists(self._read_peers)
 
-    async def record(self, artifact: ArtifactKey, node_id: str) -> None:
-        """Adds the node as a provider. Raises NodeNotListed for a node that discovery does not list."""
+    async def record(self, artifact: ArtifactKey, node_id: str) -> tuple[ArtifactKey, str]:
+        """Adds the node as a provider; returns both as recorded. Raises NodeNotListed for a node that discovery does
+        not list."""
         artifact, node_id = _clean_entry(artifact, node_id)
         with self._metrics.ledger_call("record_artifact"):
             await self._store.record(artifact, node_id)
+        return artifact, node_id
 
-    async def forget(self, artifact: ArtifactKey, node_id: str) -> None:
-        """Removes the node as a provider; an unknown entry is no error."""
+    async def forget(self, artifact: ArtifactKey, node_id: str) -> tuple[ArtifactKey, str]:
+        """Removes the node as a provider; an unknown entry is no error. Returns both."""
         artifact, node_id = _clean_entry(artifact, node_id)
         with self._metrics.ledger_call("forget_artifact"):
             await self._store.forget(artifact, node_id)
+        return artifact, node_id
 
     async def lookup(self, artifact: ArtifactKey, exclude_node_id: str = "") -> tuple[tuple[str, P2pEndpoint], ...]:
         """The ready providers with a P2P endpoint, except the asking node."""

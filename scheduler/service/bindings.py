@@ -31,9 +31,9 @@ class BindingService:
         with self._metrics.ledger_call("lookup"):
             return await self._store.lookup(sandbox_id)
 
-    async def record(self, sandbox_id: str, node: NodeAddress) -> None:
-        """Binds the sandbox to the node. Raises AssignmentRefused unless discovery lists exactly this id and
-        endpoint."""
+    async def record(self, sandbox_id: str, node: NodeAddress) -> NodeAddress:
+        """Binds the sandbox to the node, and returns that. Raises AssignmentRefused unless discovery lists exactly this
+        id and endpoint."""
         required("sandbox_id is required", sandbox_id=sandbox_id)
         required("node_id and endpoint are required", node_id=node.node_id, endpoint=node.endpoint)
         sandbox_id = clean_id("sandbox_id", sandbox_id)
@@ -45,3 +45,4 @@ class BindingService:
             self._calls.warning(log, "assignment refused", sandbox_id=sandbox_id, node_id=node.node_id)
             raise
         self._calls.info(log, "assignment recorded", sandbox_id=sandbox_id, node_id=node.node_id)
+        return node

@@ -15,7 +15,6 @@ from scheduler.domain.duration import format_duration
 from scheduler.domain.limits import (
     ID_BYTES_MAX,
     IDEMPOTENCY_KEY_MAX,
-    PAGE_MAX,
     RESERVATION_TTL_MAX_MS,
     SAFE_INTEGER_MAX,
     TEXT_BYTES_MAX,
@@ -25,7 +24,6 @@ from scheduler.domain.text import ID_FORM as ID_FORM
 from scheduler.domain.text import trim as trim
 from scheduler.errors import FieldError, InvalidRequest
 
-_SEQUENCE = re.compile(r"[0-9]{1,16}")
 _VISIBLE_ASCII = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_MAX}}}")
 
 _SHOWN_CHARACTERS = 200
@@ -132,15 +130,4 @@ def clean_ttl_ms(field: str, value: int) -> int:
 def clean_idempotency_key(field: str, value: str) -> str:
     if not _VISIBLE_ASCII.fullmatch(value):
         raise refuse(field, value, f"1 to {IDEMPOTENCY_KEY_MAX} visible ASCII characters")
-    return value
-
-
-def clean_limit(value: int) -> int:
-    return whole_number("limit", value, PAGE_MAX, least=1)
-
-
-def clean_sequence_cursor(value: str | None) -> str | None:
-    """The cursor of a list that is ordered by the ledger's sequence."""
-    if value is not None and not _SEQUENCE.fullmatch(value):
-        raise refuse("cursor", value, "the cursor of an earlier page")
     return value

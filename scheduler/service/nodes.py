@@ -29,23 +29,27 @@ class NodeService:
         self._metrics = metrics
         self._cpu_configs = cpu_configs
 
-    async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
-        """Lists the node: adds it, moves it to another endpoint, or drains it (`lingering`)."""
+    async def set(self, node_id: str, endpoint: str, state: DiscoveryState) -> NodeAddress:
+        """Lists the node: adds it, moves it to another endpoint, or drains it (`lingering`). Returns it as listed."""
         required("node_id and endpoint are required", node_id=node_id, endpoint=endpoint)
         node_id, endpoint = clean_id("node_id", node_id), clean_endpoint("endpoint", endpoint)
         with self._metrics.ledger_call("set_node"):
-            await self._store.set(node_id, endpoint, state, recovering=recovering)
+            await self._store.set(node_id, endpoint, state)
         log.info("node listed", node_id=node_id, endpoint=endpoint, state=state.value)
+        return NodeAddress(node_id, endpoint)
 
     async def replace(
         self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
-    ) -> None:
+    ) -> tuple[int, int]:
         """Replaces the discovered list in one step; an id in both lists drains. `keep_configured`: nodes that
-        replicas' configurations list stay listed."""
+        replicas' configurations list stay listed. Returns how many are active and how many drain."""
         active, lingering = _clean_addresses("active", active), _clean_addresses("lingering", lingering)
         with self._metrics.ledger_call("replace_nodes"):
             await self._store.replace(active, lingering, keep_configured=keep_configured)
-        log.info("node list replaced", active=len(active), lingering=len(lingering))
+        draining = {node.node_id for node in lingering}
+        counts = sum(node.node_id not in draining for node in active), len(draining)
+        log.info("node list replaced", active=counts[0], lingering=counts[1])
+        return counts
 
     async def unregister(self, node_id: str, service_instance_id: str) -> None:
         """Forgets the node's report and bindings; the node stays listed. Raises InstanceMismatch when another

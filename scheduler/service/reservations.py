@@ -15,8 +15,6 @@ from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import (
     clean_id,
     clean_idempotency_key,
-    clean_limit,
-    clean_sequence_cursor,
     clean_text,
     clean_ttl_ms,
     required,
@@ -49,9 +47,7 @@ class ReservationService:
         """A page, oldest first, and the cursor of the next one."""
         node_id = None if node_id is None else clean_id("node_id", node_id)
         with self._metrics.ledger_call("list_reservations"):
-            return await self._store.list(
-                node_id=node_id, state=state, limit=clean_limit(limit), cursor=clean_sequence_cursor(cursor)
-            )
+            return await self._store.list(node_id=node_id, state=state, limit=limit, cursor=cursor)
 
     async def confirm(self, reservation_id: str, sandbox_id: str) -> ReservationResult:
         """The sandbox exists: confirms the reservation and binds the sandbox to the node in one step."""

@@ -2,45 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduler import __version__
 from scheduler.observability.call_log import CALLS_PER_SECOND, CallLog
 from scheduler.observability.metrics import Metrics
-from scheduler.service.agreement import AgreementService
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
 from scheduler.service.cpu_configs import CpuConfigs
-from scheduler.service.groups import GroupService
 from scheduler.service.hints import HintService
 from scheduler.service.nodes import NodeService
 from scheduler.service.overview import OverviewService
 from scheduler.service.placement import PlacementService
 from scheduler.service.readiness import ReadinessService
 from scheduler.service.reservations import ReservationService
-from scheduler.service.templates import TemplateService
 
 if TYPE_CHECKING:
+    from scheduler.store.groups import GroupStore
     from scheduler.store.ledger import Ledger
+    from scheduler.store.templates import TemplateStore
+
+Reply = TypeVar("Reply")
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything a replica can do. Methods have the names of the ledger's; they check, count and log around them."""
+    """Everything a replica can do. A service has the names of the ledger's methods and checks, counts and logs around
+    them. Templates and groups are the ledger's own: what is asked of them is one call, whose parameters the edge that
+    offers it has checked."""
 
+    ledger: Ledger
     placement: PlacementService
     nodes: NodeService
     reservations: ReservationService
     bindings: BindingService
-    templates: TemplateService
-    groups: GroupService
+    templates: TemplateStore
+    groups: GroupStore
     artifacts: ArtifactService
     hints: HintService
-    agreement: AgreementService
     readiness: ReadinessService
     overview: OverviewService
     metrics: Metrics
+
+    async def measured(self, operation: str, call: Awaitable[Reply]) -> Reply:
+        """The reply of one call of the ledger that no service makes, measured under this name."""
+        with self.metrics.ledger_call(operation):
+            return await call
 
 
 def build_services(
@@ -59,15 +68,15 @@ def build_services(
         metrics.watch_store("reader", ledger.client.reader.statistics)
     readiness = ReadinessService(ledger, metrics)
     return Services(
+        ledger=ledger,
         placement=PlacementService(ledger.placements, metrics, calls),
         nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs), calls),
         reservations=ReservationService(ledger.reservations, metrics, calls),
         bindings=BindingService(ledger.bindings, metrics, calls),
-        templates=TemplateService(ledger.templates, metrics),
-        groups=GroupService(ledger.groups, metrics),
+        templates=ledger.templates,
+        groups=ledger.groups,
         artifacts=ArtifactService(ledger.artifacts, metrics),
         hints=HintService(lenient=lenient_hints),
-        agreement=AgreementService(ledger, metrics),
         readiness=readiness,
         overview=OverviewService(ledger, metrics, readiness),
         metrics=metrics,

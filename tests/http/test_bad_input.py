@@ -248,6 +248,40 @@ async def test_a_bad_heartbeat_names_its_field(
     assert sent_to(embedded_ledger) == 0
 
 
+@pytest.mark.parametrize(
+    ("size", "field"),
+    [
+        ({"cpu_count": -1, "memory_mb": 1}, "cpu_count"),
+        ({"cpu_count": 1, "memory_mb": 2**33}, "memory_mb"),
+        ({"cpu_count": 1}, "memory_mb"),
+    ],
+)
+async def test_a_template_has_sizes_a_ledger_can_hold(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, size: dict[str, int], field: str
+) -> None:
+    assert_field_error(await embedded_api.put("/v1/templates/t", json=size), field)
+    assert sent_to(embedded_ledger) == 0
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "templates?cursor=a%00",
+        "templates?cursor=" + "x" * 256,
+        "groups?cursor=next",
+        "reservations?cursor=-1",
+        "reservations?cursor=12345678901234567",
+    ],
+)
+async def test_a_cursor_is_one_of_an_earlier_page(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, query: str
+) -> None:
+    answer = await embedded_api.get(f"/v1/{query}")
+    assert_field_error(answer, "cursor")
+    assert answer.json()["errors"][0]["allowed"] == "the cursor of an earlier page"
+    assert sent_to(embedded_ledger) == 0
+
+
 async def test_a_heartbeat_needs_its_instance(embedded_api: httpx.AsyncClient) -> None:
     assert_field_error(await embedded_api.post("/v1/nodes/a/heartbeat", json={}), "service_instance_id")
 

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"domain", "errors", "deadline", "cancellation"},
     "service": {"store", "domain", "errors", "observability"},
     "access": {"domain", "errors", "observability"},
-    "api": {"service", "access", "domain", "errors", "deadline", "observability"},
+    "api": {"service", "store", "access", "domain", "errors", "deadline", "observability"},
     "configured_store": {"config", "store"},
     # The operator's commands, over whatever answers them.
     "operating": {"domain", "errors", "cancellation"},

@@ -1,12 +1,15 @@
-"""The types of members and parameters, with their limits. The services check them again; here they make errors
-precise and the OpenAPI document true."""
+"""The types of members and parameters, with their limits.
+
+Numbers, durations, pages and cursors are checked here. Ids and texts are only described, for the OpenAPI document:
+the services clean them, for gRPC too."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from scheduler.domain.address import ENDPOINT_PATTERN
 from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_duration_ms
@@ -21,6 +24,7 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.text import clean_id, trim
 from scheduler.service.artifacts import KEY_BYTES_MAX
 
 __all__ = ["PAGE_DEFAULT"]
@@ -47,7 +51,8 @@ Id = Annotated[str, _documented(**_ID_SCHEMA)]
 # Compared with the node list, so any text is accepted; only blank is invalid.
 ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 ArtifactName = Annotated[str, _documented(minLength=1, maxLength=KEY_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
-OptionalId = Annotated[str, _documented(maxLength=ID_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")]
+_OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
+OptionalId = Annotated[str, _documented(**_OPTIONAL_ID_SCHEMA)]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]
 
@@ -96,5 +101,25 @@ def _whole(value: Any) -> Any:
 
 
 PageLimit = Annotated[int, Field(ge=1, le=PAGE_MAX), BeforeValidator(_whole)]
-# Opaque to callers; this is the form in lists ordered by the ledger's sequence.
-Cursor = Annotated[str, _documented(pattern="^[0-9]{0,16}$")]
+
+
+_CURSOR_FORM = "the cursor of an earlier page"
+_SEQUENCE = re.compile(r"[0-9]{1,16}")
+
+
+def _sequence_cursor(value: str) -> str:
+    if not _SEQUENCE.fullmatch(value):
+        raise ValueError(_CURSOR_FORM)
+    return value
+
+
+def _id_cursor(value: str) -> str | None:
+    cleaned = clean_id(value)
+    if trim(value) and cleaned is None:
+        raise ValueError(_CURSOR_FORM)
+    return cleaned
+
+
+# Opaque to callers; this is the form in lists ordered by the ledger's sequence, and below in lists ordered by id.
+Cursor = Annotated[str, AfterValidator(_sequence_cursor), _documented(pattern="^[0-9]{0,16}$")]
+IdCursor = Annotated[str, AfterValidator(_id_cursor), _documented(**_OPTIONAL_ID_SCHEMA)]

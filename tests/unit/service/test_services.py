@@ -17,7 +17,7 @@ from scheduler.domain.node import (
     PendingTotals,
 )
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
-from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, SandboxEventType, Template
+from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import InvalidRequest, NodeNotListed, NoNodes, NotFound, StoreUnavailable, StoreUnusable
 from scheduler.observability.ledger_figures import NODES_SHOWN, LedgerFigures
@@ -188,12 +188,6 @@ async def test_locality_keys_are_tidied_and_at_most_thirty_two(
     assert request.hint.locality == ("k", "l")
     with pytest.raises(InvalidRequest, match="too many locality requirements"):
         await services.placement.schedule(ScheduleRequest(hint=replace(HINT, locality=tuple(map(str, range(33))))))
-
-
-@pytest.mark.parametrize("template", [Template("t", -1, 0), Template("t", 0, 2**33), Template(" ", 1, 1)])
-async def test_a_template_has_sizes_a_ledger_can_hold(services: Services, template: Template) -> None:
-    with pytest.raises(InvalidRequest):
-        await services.templates.put(template)
 
 
 async def test_placements_are_counted_by_strategy_and_outcome(

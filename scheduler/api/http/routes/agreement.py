@@ -8,6 +8,7 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import ReplicasAnswer, SettingsAnswer
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import replica_view, settings_view
+from scheduler.store.agreement import settings_in_force
 
 router = noun_router("agreement")
 
@@ -15,11 +16,15 @@ router = noun_router("agreement")
 @router.get("/v1/settings", response_model=SettingsAnswer, summary="The settings in force")
 @reach(FOR_GATEWAYS)
 async def read_settings(call: Call) -> Any:
-    return settings_view(await call.services.agreement.settings())
+    services = call.services
+    return settings_view(await services.measured("read_settings", settings_in_force(services.ledger)))
 
 
 @router.get("/v1/replicas", response_model=ReplicasAnswer, summary="The replicas that are alive")
 @reach(FOR_GATEWAYS)
 async def list_replicas(call: Call) -> Any:
-    replicas, now_ms = await call.services.agreement.replicas()
+    ledger = call.services.ledger
+    with call.services.metrics.ledger_call("list_replicas"):
+        now_ms = await ledger.time.now_ms()
+        replicas = await ledger.settings.replicas(now_ms)
     return {"replicas": [replica_view(replica) for replica in replicas], "now_ms": now_ms}

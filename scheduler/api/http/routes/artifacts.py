@@ -10,7 +10,6 @@ from scheduler.api.http.fields import ArtifactName, Body, Id, OptionalId
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import peers_view
 from scheduler.domain.sandbox import ArtifactKey
-from scheduler.service.checks import trim
 
 router = noun_router("artifacts")
 
@@ -26,17 +25,15 @@ class ArtifactBody(Body):
 @reach(FOR_NODES)
 async def record_artifact(call: Call, body: ArtifactBody) -> Any:
     call.act_for(body.node_id)
-    await call.services.artifacts.record(ArtifactKey(body.cluster_id, body.backend, body.key), body.node_id)
-    return {name: trim(value) for name, value in body.model_dump().items()}
+    artifact = ArtifactKey(body.cluster_id, body.backend, body.key)
+    return _entry(*await call.services.artifacts.record(artifact, body.node_id))
 
 
 @router.delete("/v1/artifacts", response_model=ArtifactAnswer, summary="A node can no longer serve an artifact")
 @reach(FOR_NODES)
 async def forget_artifact(call: Call, cluster_id: Id, backend: Id, key: ArtifactName, node_id: Id) -> Any:
     call.act_for(node_id)
-    await call.services.artifacts.forget(ArtifactKey(cluster_id, backend, key), node_id)
-    named = {"cluster_id": cluster_id, "backend": backend, "key": key, "node_id": node_id}
-    return {name: trim(value) for name, value in named.items()}
+    return _entry(*await call.services.artifacts.forget(ArtifactKey(cluster_id, backend, key), node_id))
 
 
 @router.get("/v1/artifacts", response_model=PeersAnswer, summary="Which ready nodes can serve an artifact")
@@ -46,3 +43,12 @@ async def lookup_artifact(
 ) -> Any:
     artifact = ArtifactKey(cluster_id, backend, key)
     return peers_view(await call.services.artifacts.lookup(artifact, exclude_node_id))
+
+
+def _entry(artifact: ArtifactKey, node_id: str) -> dict[str, str]:
+    return {
+        "cluster_id": artifact.cluster_id,
+        "backend": artifact.backend,
+        "key": artifact.key,
+        "node_id": node_id,
+    }

@@ -10,7 +10,6 @@ from scheduler.api.http.fields import Body, Id, ListedEndpoint
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import address_view
 from scheduler.domain.node import NodeAddress
-from scheduler.service.checks import trim
 
 router = noun_router("bindings")
 
@@ -32,6 +31,5 @@ async def lookup_binding(call: Call, sandbox_id: Id) -> Any:
 @router.put("/v1/bindings/{sandbox_id}", response_model=BindingAnswer, summary="Record where a sandbox runs")
 @reach(FOR_GATEWAYS)
 async def record_binding(call: Call, sandbox_id: Id, body: AssignmentBody) -> Any:
-    node = NodeAddress(trim(body.node_id), trim(body.endpoint))
-    await call.services.bindings.record(sandbox_id, node)
-    return {"sandbox_id": trim(sandbox_id), "node": address_view(node)}
+    node = await call.services.bindings.record(sandbox_id, NodeAddress(body.node_id, body.endpoint))
+    return {"sandbox_id": sandbox_id, "node": address_view(node)}

@@ -16,5 +16,6 @@ router = noun_router("groups")
 @router.get("/v1/groups", response_model=GroupsAnswer, summary="Open groups, most recently used first")
 @reach(FOR_GATEWAYS)
 async def list_groups(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: Cursor | None = None) -> Any:
-    total, groups, next_cursor = await call.services.groups.list(limit, cursor)
+    services = call.services
+    total, groups, next_cursor = await services.measured("list_groups", services.groups.list(limit, cursor))
     return {"total": total, "groups": [group_view(group) for group in groups], "cursor": next_cursor}

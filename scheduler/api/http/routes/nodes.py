@@ -19,7 +19,6 @@ from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import node_view
 from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.errors import Forbidden, InvalidRequest
-from scheduler.service.checks import trim
 
 router = noun_router("nodes")
 
@@ -52,9 +51,8 @@ async def list_nodes(call: Call, cluster_id: OptionalId = "") -> Any:
 async def set_nodes(call: Call, body: NodeListBody) -> Any:
     active = [NodeAddress(node.id, node.endpoint) for node in body.active]
     lingering = [NodeAddress(node.id, node.endpoint) for node in body.lingering]
-    await call.services.nodes.replace(active, lingering)
-    draining = {trim(node.id) for node in body.lingering}
-    return {"active": len({trim(node.id) for node in body.active} - draining), "lingering": len(draining)}
+    listed, draining = await call.services.nodes.replace(active, lingering)
+    return {"active": listed, "lingering": draining}
 
 
 @router.get("/v1/nodes/{node_id}", response_model=NodeAnswer, summary="One node")
@@ -66,8 +64,8 @@ async def read_node(call: Call, node_id: Id) -> Any:
 @router.put("/v1/nodes/{node_id}", response_model=ListedNodeAnswer, summary="Add, move or drain a node")
 @reach(FOR_ADMINS)
 async def set_node(call: Call, node_id: Id, body: ListedNodeBody) -> Any:
-    await call.services.nodes.set(node_id, body.endpoint, DiscoveryState(body.state))
-    return {"node_id": trim(node_id), "endpoint": trim(body.endpoint), "state": body.state}
+    listed = await call.services.nodes.set(node_id, body.endpoint, DiscoveryState(body.state))
+    return {"node_id": listed.node_id, "endpoint": listed.endpoint, "state": body.state}
 
 
 @router.delete("/v1/nodes/{node_id}", response_model=NodeGoneAnswer, summary="Unregister a node, or remove it")
@@ -91,4 +89,4 @@ async def unregister_node(
         )
     else:
         await call.services.nodes.unregister(node_id, service_instance_id)
-    return {"node_id": trim(node_id), "removed": remove}
+    return {"node_id": node_id, "removed": remove}

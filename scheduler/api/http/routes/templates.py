@@ -6,12 +6,13 @@ from typing import Any
 
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS
 from scheduler.api.http.answers import DeletedAnswer, TemplateAnswer, TemplatesAnswer
-from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, MemoryMb, OptionalId, PageLimit, Uint32
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, IdCursor, MemoryMb, PageLimit, Uint32
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import template_view
 from scheduler.domain.sandbox import Template
-from scheduler.service.checks import trim
+from scheduler.observability.logging import get_logger
 
+log = get_logger("scheduler.templates")
 router = noun_router("templates")
 
 
@@ -24,27 +25,33 @@ class TemplateBody(Body):
 
 @router.get("/v1/templates", response_model=TemplatesAnswer, summary="A page of templates")
 @reach(FOR_GATEWAYS)
-async def list_templates(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: OptionalId | None = None) -> Any:
-    found, next_cursor = await call.services.templates.list(limit, cursor)
+async def list_templates(call: Call, limit: PageLimit = PAGE_DEFAULT, cursor: IdCursor | None = None) -> Any:
+    services = call.services
+    found, next_cursor = await services.measured("list_templates", services.templates.list(limit, cursor))
     return {"templates": [template_view(template) for template in found], "cursor": next_cursor}
 
 
 @router.get("/v1/templates/{template_id}", response_model=TemplateAnswer, summary="One template")
 @reach(FOR_GATEWAYS)
 async def read_template(call: Call, template_id: Id) -> Any:
-    return template_view(await call.services.templates.get(template_id))
+    services = call.services
+    return template_view(await services.measured("get_template", services.templates.get(template_id)))
 
 
 @router.put("/v1/templates/{template_id}", response_model=TemplateAnswer, summary="Declare a template's size")
 @reach(FOR_ADMINS)
 async def put_template(call: Call, template_id: Id, body: TemplateBody) -> Any:
-    template = Template(trim(template_id), body.cpu_count, body.memory_mb)
-    await call.services.templates.put(template)
+    """Creations from this template are projected with this size from now on."""
+    services, template = call.services, Template(template_id, body.cpu_count, body.memory_mb)
+    await services.measured("put_template", services.templates.put(template))
+    log.info("template declared", template_id=template_id)
     return template_view(template)
 
 
 @router.delete("/v1/templates/{template_id}", response_model=DeletedAnswer, summary="Forget a template's size")
 @reach(FOR_ADMINS)
 async def delete_template(call: Call, template_id: Id) -> Any:
-    await call.services.templates.delete(template_id)
-    return {"deleted": trim(template_id)}
+    services = call.services
+    await services.measured("delete_template", services.templates.delete(template_id))
+    log.info("template deleted", template_id=template_id)
+    return {"deleted": template_id}
