@@ -1,4 +1,4 @@
-"""The table of every configuration key, one line each, from which reading, `config` and the docs are made.
+"""The table of every configuration key, one line each, from which reading, `config`, the docs and `Settings` are made.
 
 A key's place in a file is its path under `scheduler` (the two of logging are at the top, as in AgentENV's file). Its
 environment variable is `SCHEDULER_` and the path in capitals, unless the table names another.
@@ -7,22 +7,10 @@ environment variable is `SCHEDULER_` and the path in capitals, unless the table 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from scheduler.config.groups import (
-    DiscoveryMode,
-    DiscoverySettings,
-    GrpcSettings,
-    HintSettings,
-    HttpSettings,
-    LogFormat,
-    LoggingSettings,
-    LogLevel,
-    MetricsSettings,
-    ReplicaSettings,
-    StoreSettings,
-    TracingSettings,
-)
+from scheduler.config.groups import DiscoveryMode, LogFormat, LogLevel, Settings
 from scheduler.config.kinds import (
     Kind,
     boolean,
@@ -42,22 +30,37 @@ from scheduler.config.kinds import (
 from scheduler.config.structured import nodes, templates
 from scheduler.domain.limits import MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.placement import Strategy
-from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings, Limits
+from scheduler.domain.settings import Admission, GroupPlacement, Limits
 
 TOP_LEVEL = frozenset({"log_level", "log_format"})
 """Keys beside the section `scheduler`, not in it."""
 
 
+_DEFAULTS = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """For a key that is no field of `Settings` by itself: `assemble` makes something of its value."""
+
+    default: Any = None
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """`option` is the switch of `serve` that sets it; every key can be set with `--set` too."""
+    """`field` names the field of `Settings` that takes the value and has the default. `option` is the switch of `serve`
+    that sets it; every key can be set with `--set` too."""
 
     path: str
     kind: Kind[Any]
-    default: Any
+    field: str | Apart
     summary: str
     option: str = ""
     variables: tuple[str, ...] = ()
+
+    @property
+    def default(self) -> Any:
+        return self.field.default if isinstance(self.field, Apart) else attrgetter(self.field)(_DEFAULTS)
 
     @property
     def environment(self) -> tuple[str, ...]:
@@ -76,41 +79,41 @@ class Key:
 
 
 _PORT = integer(0, 65535)
-_ledger, _store, _http, _grpc = LedgerSettings(), StoreSettings(), HttpSettings(), GrpcSettings()
-_metrics, _discovery, _logging, _replica = MetricsSettings(), DiscoverySettings(), LoggingSettings(), ReplicaSettings()
-_tracing = TracingSettings()
 
 _PLACING = (
-    Key("strategy", choice(Strategy), _ledger.strategy, "How a node is chosen.", "--strategy"),
-    Key("admission", choice(Admission), _ledger.admission,
+    Key("strategy", choice(Strategy), "ledger.strategy", "How a node is chosen.", "--strategy"),
+    Key("admission", choice(Admission), "ledger.admission",
         "`strategy`: least_loaded refuses what does not fit, the others do not; `always`: all do."),
-    Key("overcommit.cpu", overcommit(), _ledger.overcommit_cpu,
+    Key("overcommit.cpu", overcommit(), "ledger.overcommit_cpu",
         "Effective CPU capacity = floor(advertised × this); `unlimited` excludes no node for CPU."),
-    Key("overcommit.memory", overcommit(), _ledger.overcommit_memory, "The same for memory."),
-    Key("cold_defaults.cpu_count", integer(0, UINT32_MAX), _ledger.cold_default_cpu_count,
+    Key("overcommit.memory", overcommit(), "ledger.overcommit_memory", "The same for memory."),
+    Key("cold_defaults.cpu_count", integer(0, UINT32_MAX), "ledger.cold_default_cpu_count",
         "CPUs of a cold request that states none; 0 = unknown."),
-    Key("cold_defaults.memory_mb", integer(0, MEMORY_MB_MAX), _ledger.cold_default_memory_mb,
+    Key("cold_defaults.memory_mb", integer(0, MEMORY_MB_MAX), "ledger.cold_default_memory_mb",
         "The same for memory, in MiB."),
-    Key("grouped_round_robin.max_sandbox_count", integer(0, UINT32_MAX), 0,
+    Key("grouped_round_robin.max_sandbox_count", integer(0, UINT32_MAX), "ledger.groups.max_sandbox_count",
         "Sandboxes of one group; must be above 0 when that strategy is selected."),
-    Key("grouped_round_robin.max_cpu_count", integer(0, UINT32_MAX), 0, "CPUs of one group; 0 = not limited."),
-    Key("grouped_round_robin.max_memory_mb", integer(0, MEMORY_MB_MAX), 0, "MiB of one group; 0 = not limited."),
-    Key("grouped_round_robin.group_placement", choice(GroupPlacement), _ledger.groups.group_placement,
+    Key("grouped_round_robin.max_cpu_count", integer(0, UINT32_MAX), "ledger.groups.max_cpu_count",
+        "CPUs of one group; 0 = not limited."),
+    Key("grouped_round_robin.max_memory_mb", integer(0, MEMORY_MB_MAX), "ledger.groups.max_memory_mb",
+        "MiB of one group; 0 = not limited."),
+    Key("grouped_round_robin.group_placement", choice(GroupPlacement), "ledger.groups.group_placement",
         "Where a new group opens."),
-    Key("grouped_round_robin.max_open_groups", integer(1, 1_000_000), _ledger.groups.max_open_groups,
+    Key("grouped_round_robin.max_open_groups", integer(1, 1_000_000), "ledger.groups.max_open_groups",
         "Open groups at most; beyond it the least recently used is closed."),
-    Key("templates.declared", templates(), {},
+    Key("templates.declared", templates(), "ledger.templates",
         "What creating from a template takes, by template id. Those that leave the table with a higher "
         "`settings.revision` are forgotten."),
-    Key("templates.learn", boolean(), _ledger.templates_learn, "Learn those sizes from create events too."),
-    Key("locality.enabled", boolean(), _ledger.locality_enabled,
+    Key("templates.learn", boolean(), "ledger.templates_learn", "Learn those sizes from create events too."),
+    Key("locality.enabled", boolean(), "ledger.locality_enabled",
         "Prefer nodes that already hold the artifacts a template needs."),
-    Key("hints.lenient", boolean(), HintSettings().lenient,
+    Key("hints.lenient", boolean(), "hints.lenient",
         "Over HTTP, a bad member of a sandbox request drops only itself instead of the whole hint."),
 )  # fmt: skip
 
 _LIMITS = tuple(
-    Key(f"node_resource_limit.{name}", optional(integer(0, most)), None, f"A node with more {what} is not chosen.")
+    Key(f"node_resource_limit.{name}", optional(integer(0, most)), f"ledger.node_resource_limit.{name}",
+        f"A node with more {what} is not chosen.")
     for name, most, what in (
         ("max_sandbox_count", UINT32_MAX, "sandboxes, the paused ones aside,"),
         ("max_sandbox_starting_count", UINT32_MAX, "starting sandboxes"),
@@ -122,154 +125,157 @@ _LIMITS = tuple(
         ("max_allocated_cpu_including_paused", UINT32_MAX, "CPUs allocated, paused included,"),
         ("max_allocated_memory_bytes_including_paused", SAFE_INTEGER_MAX, "bytes allocated, paused included,"),
     )
-)
+)  # fmt: skip
 
 _AVOID = (
-    Key("avoid.refusals", integer(0, UINT32_MAX), _ledger.avoid.refusals,
+    Key("avoid.refusals", integer(0, UINT32_MAX), "ledger.avoid.refusals",
         "A node that refuses or fails as many creations in a report or a second, and more than succeed, is avoided: "
         "chosen only when nothing else fits; 0 = never."),
-    Key("avoid.first", duration(), _ledger.avoid.first_ms,
+    Key("avoid.first", duration(), "ledger.avoid.first_ms",
         "For how long, before it is tried with one creation; doubled each time that is refused too."),
-    Key("avoid.longest", duration(), _ledger.avoid.longest_ms, "How long at most."),
-    Key("avoid.share", integer(0, 100), _ledger.avoid.share_percent,
+    Key("avoid.longest", duration(), "ledger.avoid.longest_ms", "How long at most."),
+    Key("avoid.share", integer(0, 100), "ledger.avoid.share_percent",
         "Of the nodes that may be chosen, how many percent are avoided at once at most; one always may be."),
 )  # fmt: skip
 
 _TIME = (
-    Key("report_ttl", duration(default_instead_of_none_ms=_ledger.report_ttl_ms), _ledger.report_ttl_ms,
+    Key("report_ttl", duration(default_instead_of_none_ms=_DEFAULTS.ledger.report_ttl_ms), "ledger.report_ttl_ms",
         "A node silent for longer is unhealthy."),
-    Key("binding_ttl", duration(default_instead_of_none_ms=_ledger.binding_ttl_ms), _ledger.binding_ttl_ms,
+    Key("binding_ttl", duration(default_instead_of_none_ms=_DEFAULTS.ledger.binding_ttl_ms), "ledger.binding_ttl_ms",
         "How long a binding stays valid after the last report that lists it. AgentENV's 30s is shorter than a node's"
         " 60 s back-off."),
-    Key("binding_grace", duration(least_ms=0), _ledger.binding_grace_ms,
+    Key("binding_grace", duration(least_ms=0), "ledger.binding_grace_ms",
         "A roster that lacks a sandbox younger than this does not unbind it."),
-    Key("placement_reservation_ttl", duration(), _ledger.placement_reservation_ttl_ms,
+    Key("placement_reservation_ttl", duration(), "ledger.placement_reservation_ttl_ms",
         "How long a reservation is held without a confirm, cancel or report."),
 )  # fmt: skip
 
 _LEDGER = (
-    Key("redis_addr", ledger_address(), _store.redis_addr,
+    Key("redis_addr", ledger_address(), "store.redis_addr",
         "Where the ledger is; `embedded` keeps it inside the process.", "--redis-addr"),
-    Key("redis_read_addr", optional(ledger_address()), None,
+    Key("redis_read_addr", optional(ledger_address()), "store.redis_read_addr",
         "A replica of it, for plain reads that may lag; used with `query_only`."),
-    Key("domain", text("1 to 64 of the characters A-Z a-z 0-9 . _ -", r"[A-Za-z0-9._-]{1,64}"), _store.domain,
+    Key("domain", text("1 to 64 of the characters A-Z a-z 0-9 . _ -", r"[A-Za-z0-9._-]{1,64}"), "store.domain",
         "One ledger; replicas of one domain serve one cluster.", "--domain"),
-    Key("settings.revision", integer(0, SAFE_INTEGER_MAX), _ledger.revision,
+    Key("settings.revision", integer(0, SAFE_INTEGER_MAX), "ledger.revision",
         "When replicas are configured differently, the higher revision wins."),
-    Key("store.pool_size", integer(1, 10_000), _store.pool_size, "Connections to the ledger, at most."),
-    Key("store.connect_timeout", duration(), _store.connect_timeout_ms, "How long a connection may take."),
-    Key("store.operation_timeout", duration(), _store.operation_timeout_ms,
+    Key("store.pool_size", integer(1, 10_000), "store.pool_size", "Connections to the ledger, at most."),
+    Key("store.connect_timeout", duration(), "store.connect_timeout_ms", "How long a connection may take."),
+    Key("store.operation_timeout", duration(), "store.operation_timeout_ms",
         "How long one operation may take, its retries and the wait for a connection included."),
-    Key("store.attempt_timeout", duration(), _store.attempt_timeout_ms,
+    Key("store.attempt_timeout", duration(), "store.attempt_timeout_ms",
         "How long one attempt waits for its reply before another is made on a new connection."),
-    Key("store.password_file", optional(password_file()), None,
+    Key("store.password_file", optional(password_file()), "store.password_file",
         "The file of the password for `redis_addr` and `redis_read_addr`, where none is inside them; read for each new "
         "connection."),
-    Key("store.sentinel_password_file", optional(password_file()), None,
+    Key("store.sentinel_password_file", optional(password_file()), "store.sentinel_password_file",
         "The file of the password for the sentinels of `sentinel://`, likewise."),
-    Key("store.tls.ca_file", optional(file()), None, "The authority that signed the server's certificate."),
-    Key("store.tls.cert_file", optional(file()), None, "The certificate shown to the server."),
-    Key("store.tls.key_file", optional(file()), None, "Its private key."),
-    Key("store.tls.check_hostname", boolean(), _store.tls_check_hostname,
+    Key("store.tls.ca_file", optional(file()), "store.tls_ca_file",
+        "The authority that signed the server's certificate."),
+    Key("store.tls.cert_file", optional(file()), "store.tls_cert_file", "The certificate shown to the server."),
+    Key("store.tls.key_file", optional(file()), "store.tls_key_file", "Its private key."),
+    Key("store.tls.check_hostname", boolean(), "store.tls_check_hostname",
         "Whether the server's certificate must name the host."),
-    Key("durability.wait_replicas", integer(0, 100), _store.wait_replicas,
+    Key("durability.wait_replicas", integer(0, 100), "store.wait_replicas",
         "Redis replicas that must have a write before it is acknowledged; 0 = none."),
-    Key("rebuild.remember", integer(0, 10_000_000), _replica.remember,
+    Key("rebuild.remember", integer(0, 10_000_000), "replica.remember",
         "Reservations a replica remembers, to put them back into a ledger that lost them; about 500 bytes each."),
-    Key("compat.upstream_bindings", boolean(), _store.upstream_bindings,
+    Key("compat.upstream_bindings", boolean(), "store.upstream_bindings",
         "Also write bindings under AgentENV's own keys. Not possible on a Redis Cluster."),
-    Key("compat.limits", choice(Limits), _ledger.limits,
+    Key("compat.limits", choice(Limits), "ledger.limits",
         "`pending`: `node_resource_limit` counts reports, reservations and the creation itself; "
         "`reported`: reports alone, as AgentENV does."),
-    Key("artifact_store_capacity", integer(1, SAFE_INTEGER_MAX), _ledger.artifact_store_capacity,
+    Key("artifact_store_capacity", integer(1, SAFE_INTEGER_MAX), "ledger.artifact_store_capacity",
         "Entries of the artifact index, at most."),
-    Key("artifact_lookup_node_limit", integer(-(2**63), SAFE_INTEGER_MAX), _ledger.artifact_lookup_node_limit,
+    Key("artifact_lookup_node_limit", integer(-(2**63), SAFE_INTEGER_MAX), "ledger.artifact_lookup_node_limit",
         "Nodes in one artifact answer, at most; 0 or less = not limited."),
 )  # fmt: skip
 
 _FLEET = (
-    Key("discovery.mode", choice(DiscoveryMode), _discovery.mode,
+    Key("discovery.mode", choice(DiscoveryMode), "discovery.mode",
         "Where nodes come from: this file and the API, Kubernetes, or their own first heartbeat. Reports over gRPC, as "
         "AgentENV's nodes send them, name no endpoint: `heartbeat` is for nodes that report over HTTP."),
-    Key("nodes", nodes(), (),
+    Key("nodes", nodes(), "discovery.nodes",
         "Nodes known from the start, in every mode. Those that leave the list with a higher `settings.revision` are "
         "taken off."),
-    Key("discovery.kubernetes.namespace", text(), "", "Where the nodes' Service is; needed in that mode."),
-    Key("discovery.kubernetes.service_name", text(), "", "The nodes' Service; needed in that mode."),
-    Key("discovery.kubernetes.port", integer(0, 65535), 0, "The port that nodes serve; needed in that mode."),
-    Key("discovery.kubernetes.scheme", text("http or https", "https?"), "http", "The scheme of their endpoints."),
-    Key("discovery.kubernetes.ignore_pod_selector", text(), "", "Pods with these labels are not nodes."),
-    Key("discovery.kubernetes.no_schedule_pod_selector", text(), "", "Pods with these labels only drain."),
+    Key("discovery.kubernetes.namespace", text(), Apart(""), "Where the nodes' Service is; needed in that mode."),
+    Key("discovery.kubernetes.service_name", text(), Apart(""), "The nodes' Service; needed in that mode."),
+    Key("discovery.kubernetes.port", integer(0, 65535), Apart(0), "The port that nodes serve; needed in that mode."),
+    Key("discovery.kubernetes.scheme", text("http or https", "https?"), Apart("http"),
+        "The scheme of their endpoints."),
+    Key("discovery.kubernetes.ignore_pod_selector", text(), Apart(""), "Pods with these labels are not nodes."),
+    Key("discovery.kubernetes.no_schedule_pod_selector", text(), Apart(""), "Pods with these labels only drain."),
 )  # fmt: skip
 
 _EDGES = (
-    Key("http.host", text(), _http.listen.host, "The address HTTP listens on.", "--host"),
-    Key("http.port", _PORT, _http.listen.port, "Its port; 0 takes a free one.", "--port"),
-    Key("http.api_keys", optional(file()), None,
+    Key("http.host", text(), "http.listen.host", "The address HTTP listens on.", "--host"),
+    Key("http.port", _PORT, "http.listen.port", "Its port; 0 takes a free one.", "--port"),
+    Key("http.api_keys", optional(file()), "http.api_keys_file",
         "The file of API keys for HTTP and gRPC; without it both are open on loopback only.",
         variables=("SCHEDULER_API_KEYS_FILE",)),
-    Key("http.insecure", boolean(), _http.insecure,
+    Key("http.insecure", boolean(), "http.insecure",
         "Allow listening beyond loopback without API keys, over HTTP and gRPC.", "--insecure"),
-    Key("http.allowed_hosts", names(), (),
+    Key("http.allowed_hosts", names(), "http.allowed_hosts",
         "Names by which browsers may call HTTP on loopback without API keys, beside this machine's own."),
-    Key("http.tls.cert_file", optional(file()), None, "PEM certificate chain; HTTP is plain without it."),
-    Key("http.tls.key_file", optional(file()), None, "Its private key."),
-    Key("http.tls.client_ca_file", optional(file()), None, "Clients must show a certificate of this authority."),
-    Key("http.request_timeout", duration(), _http.request_timeout_ms, "The deadline of a request that states none."),
-    Key("http.body_bytes_max", integer(1024, 2**31), _http.body_bytes_max, "A larger body is refused."),
-    Key("http.in_flight_max", integer(1, 1_000_000), _http.in_flight_max,
+    Key("http.tls.cert_file", optional(file()), Apart(), "PEM certificate chain; HTTP is plain without it."),
+    Key("http.tls.key_file", optional(file()), Apart(), "Its private key."),
+    Key("http.tls.client_ca_file", optional(file()), Apart(), "Clients must show a certificate of this authority."),
+    Key("http.request_timeout", duration(), "http.request_timeout_ms", "The deadline of a request that states none."),
+    Key("http.body_bytes_max", integer(1024, 2**31), "http.body_bytes_max", "A larger body is refused."),
+    Key("http.in_flight_max", integer(1, 1_000_000), "http.in_flight_max",
         "Requests answered at once, at most; further ones are refused early."),
-    Key("http.metrics_need_admin", boolean(), _http.metrics_need_admin,
+    Key("http.metrics_need_admin", boolean(), "http.metrics_need_admin",
         "Whether `/metrics` over HTTP asks for a key of role admin."),
-    Key("http.connections_max", optional(integer(32, 1_000_000)), None,
+    Key("http.connections_max", optional(integer(32, 1_000_000)), "http.connections_max",
         "Open HTTP connections, at most, and never more than the limit of descriptors leaves; 10,000 when not given. "
         "At the limit the one that has waited longest without a request is closed."),
-    Key("http.head_bytes_max", integer(1024, 1024 * 1024), _http.head_bytes_max,
+    Key("http.head_bytes_max", integer(1024, 1024 * 1024), "http.head_bytes_max",
         "A request whose line and headers are larger is refused, on the port of the metrics too."),
-    Key("http.head_timeout", duration(), _http.head_timeout_ms,
+    Key("http.head_timeout", duration(), "http.head_timeout_ms",
         "How long a connection may take until its request's line and headers are whole, on every port; over gRPC "
         "until it speaks HTTP/2."),
-    Key("http.idle_timeout", duration(), _http.idle_timeout_ms,
+    Key("http.idle_timeout", duration(), "http.idle_timeout_ms",
         "How long a connection is kept open between two requests, on every port."),
-    Key("grpc.enabled", boolean(), _grpc.enabled, "Serve AgentENV's own gRPC interface.", "--grpc/--no-grpc"),
-    Key("grpc_listen_addr", listen_address(), _grpc.listen, "Where; `:9090` is every interface.", "--grpc-listen-addr"),
-    Key("grpc.port", optional(_PORT), None, "Replaces the port of grpc_listen_addr.", "--grpc-port"),
-    Key("grpc.tls.cert_file", optional(file()), None, "PEM certificate chain; gRPC is plain without it."),
-    Key("grpc.tls.key_file", optional(file()), None, "Its private key."),
-    Key("grpc.tls.client_ca_file", optional(file()), None, "Clients must show a certificate of this authority."),
-    Key("grpc.api_keys", boolean(), _grpc.api_keys,
+    Key("grpc.enabled", boolean(), "grpc.enabled", "Serve AgentENV's own gRPC interface.", "--grpc/--no-grpc"),
+    Key("grpc_listen_addr", listen_address(), "grpc.listen", "Where; `:9090` is every interface.",
+        "--grpc-listen-addr"),
+    Key("grpc.port", optional(_PORT), Apart(), "Replaces the port of grpc_listen_addr.", "--grpc-port"),
+    Key("grpc.tls.cert_file", optional(file()), Apart(), "PEM certificate chain; gRPC is plain without it."),
+    Key("grpc.tls.key_file", optional(file()), Apart(), "Its private key."),
+    Key("grpc.tls.client_ca_file", optional(file()), Apart(), "Clients must show a certificate of this authority."),
+    Key("grpc.api_keys", boolean(), "grpc.api_keys",
         "Whether `scheduler.v1` asks for API keys too. AgentENV's own clients send none."),
-    Key("grpc.reflection", boolean(), _grpc.reflection,
+    Key("grpc.reflection", boolean(), "grpc.reflection",
         "Let tools such as grpcurl ask for the services' descriptions; needs the extra `reflection`."),
-    Key("grpc.message_bytes_max", integer(64 * 1024, 2**30), _grpc.message_bytes_max,
+    Key("grpc.message_bytes_max", integer(64 * 1024, 2**30), "grpc.message_bytes_max",
         "A larger message is refused. AgentENV's nodes need 4 MiB."),
-    Key("grpc.in_flight_max", integer(1, 1_000_000), _grpc.in_flight_max,
+    Key("grpc.in_flight_max", integer(1, 1_000_000), "grpc.in_flight_max",
         "Calls answered at once, at most; further ones are answered UNAVAILABLE early."),
-    Key("grpc.connections_max", optional(integer(32, 1_000_000)), None,
+    Key("grpc.connections_max", optional(integer(32, 1_000_000)), "grpc.connections_max",
         "Open gRPC connections, at most, and never more than the limit of descriptors leaves; a share of those when "
         "not given. One more is closed at once."),
-    Key("metrics.enabled", boolean(), _metrics.enabled, "Serve metrics on a port of their own, on any path.",
+    Key("metrics.enabled", boolean(), "metrics.enabled", "Serve metrics on a port of their own, on any path.",
         "--metrics-listener/--no-metrics-listener"),
-    Key("metrics_listen_addr", listen_address(), _metrics.listen, "Where; `:9101` is every interface."),
-    Key("metrics.port", optional(_PORT), None, "Replaces the port of metrics_listen_addr.", "--metrics-port"),
+    Key("metrics_listen_addr", listen_address(), "metrics.listen", "Where; `:9101` is every interface."),
+    Key("metrics.port", optional(_PORT), Apart(), "Replaces the port of metrics_listen_addr.", "--metrics-port"),
 )  # fmt: skip
 
 _PROCESS = (
-    Key("query_only", boolean(), _replica.query_only,
+    Key("query_only", boolean(), "replica.query_only",
         "Serve only LookupNode and health, over gRPC; needs redis_addr.", "--query-only"),
-    Key("replica_id", optional(text("1 to 128 visible ASCII characters", r"[!-~]{1,128}")), None,
+    Key("replica_id", optional(text("1 to 128 visible ASCII characters", r"[!-~]{1,128}")), "replica.replica_id",
         "The name of this process among the replicas; generated when not given."),
-    Key("shutdown.drain", duration(least_ms=0), _replica.drain_ms,
+    Key("shutdown.drain", duration(least_ms=0), "replica.drain_ms",
         "How long a stopping replica still answers after it has reported not ready."),
-    Key("shutdown.grace", duration(least_ms=0), _replica.grace_ms, "How long requests in flight may take after that."),
-    Key("log_level", choice(LogLevel, {"warn": LogLevel.WARNING}), _logging.level, "What is logged.", "--log-level",
+    Key("shutdown.grace", duration(least_ms=0), "replica.grace_ms", "How long requests in flight may take after that."),
+    Key("log_level", choice(LogLevel, {"warn": LogLevel.WARNING}), "logging.level", "What is logged.", "--log-level",
         ("SCHEDULER_LOG_LEVEL", "LOG_LEVEL")),
-    Key("log_format", choice(LogFormat), _logging.format, "`auto`: console on a terminal, JSON elsewhere.",
+    Key("log_format", choice(LogFormat), "logging.format", "`auto`: console on a terminal, JSON elsewhere.",
         "--log-format", ("SCHEDULER_LOG_FORMAT", "LOG_FORMAT")),
-    Key("logging.calls_per_second", integer(0, 1_000_000), _logging.calls_per_second,
+    Key("logging.calls_per_second", integer(0, 1_000_000), "logging.calls_per_second",
         "Of placements, refusals, confirms, cancels, assignments and doubtful heartbeats at most so many lines a "
         "second each keep their level; the next one says how many were left out. `debug` shows them all."),
-    Key("tracing.enabled", boolean(), _tracing.enabled,
+    Key("tracing.enabled", boolean(), "tracing.enabled",
         "Whether spans of requests and of calls of the ledger are exported; needs the extra `otel`."),
 )  # fmt: skip
 

@@ -79,27 +79,30 @@ class AvoidSettings:
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`: nothing is excluded in that
-    dimension, and ranking uses advertised capacity."""
+    dimension, and ranking uses advertised capacity.
+
+    The ledger has these fields in this order, under the names that `scheduler.store.settings_fields` gives them. Those
+    that placements read come first: Redis scans a small hash from its beginning."""
 
     strategy: Strategy = Strategy.ROUND_ROBIN
     admission: Admission = Admission.STRATEGY
+    locality_enabled: bool = False
     report_ttl_ms: int = 30_000
-    binding_ttl_ms: int = 180_000
-    binding_grace_ms: int = 15_000
     placement_reservation_ttl_ms: int = 600_000
     overcommit_cpu: int | None = 1000
     overcommit_memory: int | None = 1000
-    node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
     limits: Limits = Limits.PENDING
-    avoid: AvoidSettings = field(default_factory=AvoidSettings)
+    binding_ttl_ms: int = 180_000
+    binding_grace_ms: int = 15_000
     groups: GroupSettings = field(default_factory=GroupSettings)
     cold_default_cpu_count: int = 0
     cold_default_memory_mb: int = 0
+    avoid: AvoidSettings = field(default_factory=AvoidSettings)
     templates_learn: bool = False
     artifact_store_capacity: int = 1_000_000
     artifact_lookup_node_limit: int = 0
-    locality_enabled: bool = False
     self_registration: bool = False
+    node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
     revision: int = 0
 
     # Declared templates are part of the configuration, but stored under keys of their own and not compared

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from scheduler.domain.settings import LedgerSettings
 from scheduler.store import codec
 from scheduler.store.runner import Runner
-from scheduler.store.settings import encode
+from scheduler.store.settings_fields import encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import blake2b
 
-from scheduler.domain.placement import Strategy
 from scheduler.domain.replica import LiveReplica
-from scheduler.domain.settings import (
-    Admission,
-    AvoidSettings,
-    GroupPlacement,
-    GroupSettings,
-    LedgerSettings,
-    Limits,
-    NodeResourceLimit,
-)
+from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import StoreUnavailable
 from scheduler.store import codec
-from scheduler.store.runner import FORMAT, Runner, not_understood
+from scheduler.store.runner import Runner
+from scheduler.store.settings_fields import decode, encode
 
-LIMIT_NAMES = tuple(limit.name for limit in fields(NodeResourceLimit))
 DEFAULT_KEEPALIVE_TTL_MS = 15_000
 REPLICAS_MAX = 1_000
 
@@ -73,102 +64,6 @@ class KeepaliveReply:
     refreshing: bool
     clock_skew_ms: int = 0
     replicas: tuple[str, ...] = ()
-
-
-def encode(settings: LedgerSettings) -> dict[str, str]:
-    """The fields of the `settings` hash, readable with redis-cli."""
-    groups = settings.groups
-
-    def overcommit(value: int | None) -> str:
-        return "unlimited" if value is None else str(value)
-
-    # Fields that placements read come first: Redis scans a small hash from its beginning.
-    content = {
-        "strategy": settings.strategy.value,
-        "admission": settings.admission.value,
-        "locality_enabled": str(int(settings.locality_enabled)),
-        "report_ttl_ms": str(settings.report_ttl_ms),
-        "placement_reservation_ttl_ms": str(settings.placement_reservation_ttl_ms),
-        "overcommit_cpu": overcommit(settings.overcommit_cpu),
-        "overcommit_memory": overcommit(settings.overcommit_memory),
-        "limited": str(int(settings.limits is Limits.PENDING and settings.node_resource_limit.counts)),
-        "limits": settings.limits.value,
-        "binding_ttl_ms": str(settings.binding_ttl_ms),
-        "binding_grace_ms": str(settings.binding_grace_ms),
-        "group_max_sandbox_count": str(groups.max_sandbox_count),
-        "group_max_cpu_count": str(groups.max_cpu_count),
-        "group_max_memory_mb": str(groups.max_memory_mb),
-        "group_placement": groups.group_placement.value,
-        "max_open_groups": str(groups.max_open_groups),
-        "cold_default_cpu_count": str(settings.cold_default_cpu_count),
-        "cold_default_memory_mb": str(settings.cold_default_memory_mb),
-        "avoid_refusals": str(settings.avoid.refusals),
-        "avoid_first_ms": str(settings.avoid.first_ms),
-        "avoid_longest_ms": str(settings.avoid.longest_ms),
-        "avoid_share_percent": str(settings.avoid.share_percent),
-        "templates_learn": str(int(settings.templates_learn)),
-        "artifact_store_capacity": str(settings.artifact_store_capacity),
-        "artifact_lookup_node_limit": str(settings.artifact_lookup_node_limit),
-        "self_registration": str(int(settings.self_registration)),
-    }
-    for name in LIMIT_NAMES:
-        limit = getattr(settings.node_resource_limit, name)
-        if limit is not None:
-            content[name] = str(limit)
-    return content
-
-
-def decode(found: Mapping[str, str]) -> LedgerSettings:
-    """Raises StoreUnusable for settings of another version: an unknown format, name or value."""
-    if found.get("format") != str(FORMAT):
-        raise not_understood("format", found.get("format", ""))
-    for name, known in (("strategy", Strategy), ("admission", Admission), ("group_placement", GroupPlacement)):
-        if found.get(name) not in list(known):
-            raise not_understood(name, found.get(name, ""))
-    try:
-        return _decode(found)
-    except (KeyError, ValueError) as error:
-        raise not_understood("settings", str(error)) from error
-
-
-def _decode(found: Mapping[str, str]) -> LedgerSettings:
-    def overcommit(value: str) -> int | None:
-        return None if value == "unlimited" else int(value)
-
-    limits = {name: int(found[name]) for name in LIMIT_NAMES if found.get(name)}
-    return LedgerSettings(
-        strategy=Strategy(found["strategy"]),
-        admission=Admission(found["admission"]),
-        report_ttl_ms=int(found["report_ttl_ms"]),
-        binding_ttl_ms=int(found["binding_ttl_ms"]),
-        binding_grace_ms=int(found["binding_grace_ms"]),
-        placement_reservation_ttl_ms=int(found["placement_reservation_ttl_ms"]),
-        overcommit_cpu=overcommit(found["overcommit_cpu"]),
-        overcommit_memory=overcommit(found["overcommit_memory"]),
-        node_resource_limit=NodeResourceLimit(**limits),
-        limits=Limits(found["limits"]),
-        avoid=AvoidSettings(
-            refusals=int(found["avoid_refusals"]),
-            first_ms=int(found["avoid_first_ms"]),
-            longest_ms=int(found["avoid_longest_ms"]),
-            share_percent=int(found["avoid_share_percent"]),
-        ),
-        groups=GroupSettings(
-            max_sandbox_count=int(found["group_max_sandbox_count"]),
-            max_cpu_count=int(found["group_max_cpu_count"]),
-            max_memory_mb=int(found["group_max_memory_mb"]),
-            group_placement=GroupPlacement(found["group_placement"]),
-            max_open_groups=int(found["max_open_groups"]),
-        ),
-        cold_default_cpu_count=int(found["cold_default_cpu_count"]),
-        cold_default_memory_mb=int(found["cold_default_memory_mb"]),
-        templates_learn=found["templates_learn"] == "1",
-        artifact_store_capacity=int(found["artifact_store_capacity"]),
-        artifact_lookup_node_limit=int(found["artifact_lookup_node_limit"]),
-        locality_enabled=found["locality_enabled"] == "1",
-        self_registration=found["self_registration"] == "1",
-        revision=int(found["revision"]),
-    )
 
 
 def digest_of(content: Mapping[str, str]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +17,19 @@ from scheduler.config import (
     LogFormat,
     LogLevel,
     Settings,
+    StoreSettings,
     load_configuration,
     load_settings,
 )
 from scheduler.config.keys import KEYS
+from scheduler.configured_store import store_options
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings, NodeResourceLimit
-from scheduler.errors import ConfigurationError
+from scheduler.errors import ConfigurationError, StoreUnusable
+from scheduler.store.runner import FORMAT
+from scheduler.store.settings_fields import decode, encode
 
 
 def settings(**options: Any) -> Settings:
@@ -371,3 +378,82 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
         settings(redis_addr="redis2://user:hun@ter2@host")
     assert "redis2://user:***@host" in raised.value.detail
     assert "ter2" not in raised.value.detail + repr(raised.value.facts)
+
+
+def leaves(group: Any, place: str = "") -> Iterator[str]:
+    for each in fields(group):
+        value = getattr(group, each.name)
+        if is_dataclass(value) and not isinstance(value, ListenAddress):
+            yield from leaves(value, f"{place}{each.name}.")
+        else:
+            yield place + each.name
+
+
+MADE_BY_ASSEMBLE = {"ledger.self_registration", "http.tls", "grpc.tls", "discovery.kubernetes"}
+
+
+def test_every_field_is_taken_by_one_key() -> None:
+    taken = [key.field for key in KEYS.values() if isinstance(key.field, str)]
+    assert len(taken) == len(set(taken))
+    http = {"http.listen.host", "http.listen.port"}
+    assert set(taken) - http == set(leaves(Settings())) - {"http.listen"} - MADE_BY_ASSEMBLE
+    for field in taken:
+        attrgetter(field)(Settings())
+
+
+EVERY_FORM = {
+    "overcommit__cpu": "unlimited",
+    "overcommit__memory": 1.5,
+    "node_resource_limit__max_sandbox_count": 0,
+    "avoid__share": 50,
+    "grouped_round_robin__max_sandbox_count": 9,
+    "grouped_round_robin__max_open_groups": 5,
+    "grouped_round_robin__group_placement": "least_loaded",
+    "templates__learn": True,
+    "settings__revision": 8,
+}
+
+
+@pytest.mark.parametrize("options", [{}, EVERY_FORM])
+def test_settings_come_back_from_the_ledger_as_they_went_in(options: dict[str, Any]) -> None:
+    offered = settings(**options).ledger
+    stored = encode(offered) | {"format": str(FORMAT), "revision": str(offered.revision)}
+    assert decode(stored) == replace(offered, templates={})
+    for name in encode(LedgerSettings()):
+        if name != "limited":  # for the scripts alone
+            with pytest.raises(StoreUnusable):
+                decode({field: value for field, value in stored.items() if field != name})
+
+
+def test_the_ledger_names_settings_by_their_fields() -> None:
+    stored = encode(settings(**EVERY_FORM).ledger)
+    shown = {
+        "overcommit_cpu": "unlimited",
+        "overcommit_memory": "1500",
+        "max_sandbox_count": "0",
+        "limited": "1",
+        "avoid_share_percent": "50",
+        "group_max_sandbox_count": "9",
+        "max_open_groups": "5",
+        "group_placement": "least_loaded",
+        "templates_learn": "1",
+        "locality_enabled": "0",
+    }
+    assert stored | shown == stored
+    assert "max_sandbox_starting_count" not in stored, "a limit that is not set has no field"
+
+
+@pytest.mark.parametrize("name", ["strategy", "admission", "limits", "group_placement"])
+def test_a_name_that_this_version_does_not_know_is_said(name: str) -> None:
+    stored = encode(LedgerSettings()) | {"format": str(FORMAT), "revision": "0", name: "best"}
+    with pytest.raises(StoreUnusable, match=f"{name} is 'best'"):
+        decode(stored)
+
+
+def test_the_store_is_opened_as_configured(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    options = store_options(
+        StoreSettings("redis:1", "replica:1", pool_size=3, wait_replicas=1, password_file=password, tls_key_file=None)
+    )
+    assert (options.read_addr, options.pool_size, options.wait_replicas) == ("replica:1", 3, 1)
+    assert (options.password_file, options.tls_key_file) == (str(password), None)
