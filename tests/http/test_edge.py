@@ -83,11 +83,13 @@ async def test_what_a_caller_is_not_shown_of_an_inner_error_is_in_the_log(
     embedded_ledger: Ledger,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     fail_with(monkeypatch, embedded_ledger, ScriptError("schedule_sandbox: attempt to index nil"))
     assert (await embedded_api.post("/v1/schedule")).status_code == 500
+    # Where a test before this one configured logging, it goes by way of the standard library.
     written = capsys.readouterr()
-    assert "schedule_sandbox: attempt to index nil" in written.out + written.err
+    assert "schedule_sandbox: attempt to index nil" in written.out + written.err + caplog.text
 
 
 async def test_a_defect_is_a_problem_without_its_trace(

@@ -14,7 +14,7 @@ from tests.support.backends import put_settings
 from tests.support.servers import RedisServer
 
 # As docs/operations.md tells.
-FOR_A_CHECK = ("+scan", "+zscan", "+type", "+pttl")
+FOR_A_CHECK = ("+scan", "+zscan", "+type")
 DOMAIN = "checked"
 
 

@@ -30,15 +30,16 @@ _ONLY_IN_A_CLUSTER = ("+cluster|slots",)
 _ONLY_WITH_WAIT_REPLICAS = ("+wait",)
 # What scripts and plain reads do to the ledger's own keys.
 _LEDGER = (
-    *("+del", "+exists", "+persist", "+pexpire", "+rename", "+unlink", "+time"),
+    *("+del", "+exists", "+persist", "+pexpire", "+pttl", "+rename", "+unlink", "+time"),
     *("+get", "+incr", "+set"),
     *("+hdel", "+hexists", "+hget", "+hgetall", "+hincrby", "+hkeys", "+hlen", "+hmget", "+hscan", "+hset"),
     *("+lindex", "+llen", "+lpop", "+lrange", "+ltrim", "+rpush"),
-    *("+sadd", "+scard", "+sismember", "+smembers", "+smismember", "+spop", "+srem", "+sscan"),
+    *("+sadd", "+scard", "+sismember", "+smembers", "+smismember", "+srandmember", "+srem", "+sscan"),
     *(
         "+zadd",
         "+zcard",
         "+zcount",
+        "+zlexcount",
         "+zmscore",
         "+zpopmin",
         "+zrange",
