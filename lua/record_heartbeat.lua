@@ -78,7 +78,8 @@ local function processes()
 end
 local behind = sequence ~= '' and same_instance and tonumber(sequence) <= (tonumber(known.sequence or '') or -1)
 local overdue = known.last_seen_ms and now - tonumber(known.last_seen_ms) > settings.report_ttl_ms
-if listed_already and ((behind and not overdue) or (processes())) then
+-- A sequence that begins anew after a silence is a restart, unless the call may have been sampled long ago.
+if listed_already and ((behind and (hung_up or not overdue)) or (processes())) then
   return { 'stale', known.generation or '0' }
 end
 local tells_roster = digest ~= '' and not hung_up
@@ -115,7 +116,10 @@ if tells_roster and not unchanged and stage == 'whole' then
   end
 end
 local interval_ms = tonumber(known.interval_ms or '')
-if not first and not hung_up then interval_ms = learned_interval(interval_ms, now - tonumber(known.last_seen_ms)) end
+-- A silence is no interval: what comes after it would wait for as long to prove anything.
+if not first and not hung_up and not overdue then
+  interval_ms = learned_interval(interval_ms, now - tonumber(known.last_seen_ms))
+end
 local reports = first and {} or parse_reports(known.reports)
 
 -- Write.

@@ -121,6 +121,17 @@ async def test_a_report_whose_caller_has_hung_up_proves_no_absence(cluster: Clus
     assert await cluster.node_of("s0") == "a"
 
 
+async def test_the_time_of_a_silence_is_no_report_interval(cluster: Cluster) -> None:
+    await full(cluster)
+    cluster.wait(3_600_000)
+    await cluster.report("a", (), sequence=3)
+    await cluster.confirm(await cluster.place(16, 2048), "s1")
+    for sequence in (4, 5):
+        cluster.wait(REPORT_MS)
+        await cluster.report("a", (), sequence=sequence)
+    assert not await is_full(cluster)
+
+
 async def test_without_a_sequence_the_grace_is_waited_for_as_well(cluster: Cluster) -> None:
     await cluster.add()
     await cluster.confirm(await cluster.place(16, 2048), "s0")

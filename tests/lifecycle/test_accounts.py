@@ -134,6 +134,18 @@ async def test_a_process_that_was_replaced_stays_so_when_its_node_leaves_the_lis
     assert (await cluster.report("a", (), instance="run-1")).stale
 
 
+async def test_a_call_that_was_given_up_takes_nothing_back_after_a_silence_or_an_unregister(cluster: Cluster) -> None:
+    await cluster.add()
+    for sequence in (1, 2):
+        await cluster.report("a", (), instance="run-2", sequence=sequence)
+    cluster.wait(REPORT_TTL_MS + 1)
+    assert (await cluster.report("a", (), instance="run-2", sequence=1, hung_up=True)).stale
+    assert not (await cluster.report("a", (), instance="run-2", sequence=1)).stale
+    await cluster.services.nodes.unregister("a", "run-2")
+    assert (await cluster.report("a", (), instance="run-2", sequence=2, hung_up=True)).stale
+    assert not (await cluster.report("a", (), instance="run-2", sequence=1)).stale
+
+
 async def test_what_counts_again_after_a_wrong_name_is_weighed_with_the_rest(cluster: Cluster) -> None:
     """Counters settled it, an event named it, and a confirm takes the name for another node's reservation."""
     await cluster.add("b")

@@ -52,9 +52,9 @@ SEARCHES = (
     Features(cpus(1, 2), lifecycles=(HEARTBEAT, EXPLICIT), boots_fail=True, ends=True, air=2),
     Features(cpus(1, 1), lifecycles=MIXED, create_events="boots", delete_events=True, ends=True, callers_give_up=True),
     # Processes, copies, bursts.
-    Features(cpus(2, 2), restart="ends", air=2, deadlines=True),
+    Features(cpus(2, 2), restart="ends", unregisters=True, air=2, deadlines=True),
     Features(cpus(2,), restart="keeps", air=2, ends=True),
-    Features(cpus(3, 1), lifecycles=SILENT, restart="ends", air=2),
+    Features(cpus(3, 1), lifecycles=SILENT, restart="ends", unregisters=True, air=2),
     Features(cpus(2, 2), lifecycles=SILENT, restart="keeps", air=2),
     Features(cpus(2, 1), sequences=False, spaced=True, ends=True),
     Features(cpus(2, 1), spaced=True, air=2, ends=True),

@@ -190,7 +190,8 @@ def _enters(world: World, index: int) -> bool:
 def _after_deadlines(world: World) -> World:
     ledger = world.ledger
     for r in ledger.reservations:
-        if r.state == PENDING:
+        # What its process took along by unregistering no report judges any more.
+        if r.state == PENDING or (r.open and ledger.record(r.sandbox) is None):
             ledger = calls.expire(ledger, r.name)
     for r in ledger.reservations:
         ledger = calls.doubt_is_over(ledger, r.name)

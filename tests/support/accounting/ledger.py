@@ -63,7 +63,7 @@ class Ledger(NamedTuple):
     records: tuple[Record, ...] = ()
     instance: str = ""
     sequence: int = 0
-    replaced: tuple[tuple[str, int], ...] = ()
+    replaced: tuple[str, ...] = ()
     silent: bool = False  # the present instance was silent for report_ttl, or has unregistered
     generation: int = 0
     interval: int = 0

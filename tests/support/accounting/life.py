@@ -44,7 +44,12 @@ def next_steps(features: Features, rules: Rules, world: World) -> Iterator[Step]
     yield from _reports(features, rules, world)
     yield from _events(features, rules, world)
     if features.restart and world.process == 1:
-        yield _restart(features, world)
+        restarted = _restart(features, world)
+        yield restarted
+        if features.unregisters:
+            ledger = reports.unregistered(world.ledger, f"i{world.process}")
+            said = restarted.said.replace("is replaced", "unregisters and is replaced")
+            yield Step(said, restarted.world._replace(ledger=ledger), ("unregister", f"i{world.process}"))
     if features.spaced and world.now < 2:
         yield Step("half a report interval passes", world._replace(now=world.now + 1))
 

@@ -42,17 +42,14 @@ class Report(NamedTuple):
 
 
 def is_stale(ledger: Ledger, rules: Rules, report: Report) -> bool:
-    """Older than what was accepted, or of an instance that another has replaced."""
+    """Older than what was accepted, or of an instance that another has replaced, or that has unregistered."""
     if report.instance == ledger.instance:
-        return 0 < report.sequence <= ledger.sequence
-    if not rules.replaced_stay_replaced:
-        return False
-    earlier = dict(ledger.replaced)
-    if report.instance not in earlier:
-        return False
-    if rules.hang_up_proves_nothing and report.given_up:
-        return True  # a late call of a dead process takes nothing back
-    return not ledger.silent or 0 < report.sequence <= earlier[report.instance]
+        stale = 0 < report.sequence <= ledger.sequence
+    else:
+        stale = rules.replaced_stay_replaced and report.instance in ledger.replaced
+    # After a silence it is a restart, also under an id that was used before; a late call of a dead process is none.
+    late = rules.hang_up_proves_nothing and report.given_up
+    return stale and (late or not ledger.silent)
 
 
 def accept(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Ledger:
@@ -73,7 +70,7 @@ class Proof(NamedTuple):
 
 def prove(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Proof:
     """Install load and roster; end what is listed or proven gone."""
-    first = report.instance != ledger.instance
+    first = report.instance != ledger.instance or 0 < report.sequence <= ledger.sequence
     if first:
         ledger = _replace_instance(ledger, report)
     before = ledger
@@ -119,9 +116,7 @@ def tally(proof: Proof, rules: Rules, report: Report) -> Ledger:
 
 def _replace_instance(ledger: Ledger, report: Report) -> Ledger:
     """A restart. Nothing that the earlier process listed proves anything of this one."""
-    replaced = [(i, s) for i, s in ledger.replaced if i != report.instance]
-    if ledger.instance:
-        replaced.append((ledger.instance, ledger.sequence))
+    replaced = [i for i in (*ledger.replaced, ledger.instance) if i not in ("", report.instance)]
     records = tuple(r._replace(missed_at=-1) for r in ledger.records if r.told)
     return ledger._replace(
         instance=report.instance,
@@ -148,6 +143,29 @@ def _settle_listed(ledger: Ledger, report: Report) -> Ledger:
         record = ledger.record(sandbox) or Record(sandbox)
         ledger = ledger.put_record(record._replace(missed_at=-1, named=False))
     return ledger
+
+
+def unregistered(ledger: Ledger, instance: str) -> Ledger:
+    """A process ends in order, and takes its report and its bindings with it; what was reserved stays. Of what was told
+    only names are left that a caller gave a create which may still begin. One that was replaced changes nothing."""
+    if ledger.instance != instance:
+        return ledger
+    given = {r.sandbox for r in ledger.reservations if r.told and not r.open and not r.known and r.doubt}
+    given -= {r.sandbox for r in ledger.reservations if r.open}
+    return ledger._replace(
+        instance="",
+        sequence=0,
+        replaced=(*ledger.replaced, instance)[-8:],
+        silent=True,
+        whole=False,
+        interval=0,
+        load=ledger.zero,
+        roster=frozenset(),
+        listed_once=False,
+        reservations=tuple(r._replace(older=False) for r in ledger.reservations),
+        records=tuple(r._replace(named=True) for r in ledger.records if r.named or r.sandbox in given),
+        paused=frozenset(),
+    )
 
 
 # Absence

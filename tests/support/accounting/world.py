@@ -38,6 +38,7 @@ class Features:
     callers_give_up: bool = False
     deadlines: bool = False
     restart: str = ""  # "ends": the sandboxes die with their process; "keeps": they go on under the new one
+    unregisters: bool = False  # a process that ends with its sandboxes may say so
     named: int = 0  # how many callers, from the first, name their sandbox in the schedule
     assigned: bool = False  # RecordAssignment may tell any running sandbox
     sequences: bool = True  # False: reports carry none, and may come twice

@@ -188,7 +188,7 @@ class AccountingModel(Model):
 
     def _unobserved(self, ledger: Ledger) -> Ledger:
         """The report is forgotten: nothing is taken off by it, and the next one is that of a new process."""
-        earlier = ((ledger.instance, ledger.sequence),) if ledger.instance else ()
+        earlier = (ledger.instance,) if ledger.instance else ()
         return ledger._replace(
             instance="",
             sequence=0,

@@ -54,11 +54,8 @@ class ReportingModel(AccountingModel):
         self.listing: set[str] = set()  # nodes whose present process has told a roster
 
     def is_stale(self, node_id: str, told: Told) -> bool:
-        """A process that is heard of again after a silence may count from the start."""
         ledger, node = self.ledger(node_id), self.nodes[node_id]
         overdue = node.snapshot is None or node.stale(self.now_ms, self.settings.report_ttl_ms)
-        if overdue and (told.instance == ledger.instance or not told.hung_up):
-            return False
         return reports.is_stale(ledger._replace(silent=overdue), RULES, _report(told, told.roster or ()))
 
     def is_replaced(self, node_id: str, instance: str) -> bool:
@@ -66,7 +63,7 @@ class ReportingModel(AccountingModel):
         node = self.nodes[node_id]
         if node.snapshot is None or node.stale(self.now_ms, self.settings.report_ttl_ms):
             return False
-        return instance in dict(self.ledger(node_id).replaced)
+        return instance in self.ledger(node_id).replaced
 
     def heartbeat(self, node_id: str, told: Told) -> bool:
         """Install a report; whether it was stale instead."""
@@ -79,7 +76,7 @@ class ReportingModel(AccountingModel):
         first = before is None or not same or fell or 0 < (told.sequence or 0) <= sequence
         if first and same:
             self.put(node_id, self.ledger(node_id)._replace(instance=""))
-        elif not told.hung_up and not first:
+        elif not told.hung_up and not first and not node.stale(self.now_ms, self.settings.report_ttl_ms):
             self._learn_interval(node_id)
         listing = told.roster is not None and not told.hung_up
         mine, contested = self._admit(node_id, told.roster or ()) if listing else (set(), set())
