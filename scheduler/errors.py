@@ -3,6 +3,7 @@
     SchedulerError
     ├── ConfigurationError        configuration      the process does not start
     ├── InvalidRequest            invalid_request    the request is not valid
+    │   ├── Blank                 invalid_request    something that is required is blank
     │   ├── Malformed             malformed          not JSON or MessagePack at all
     │   ├── AssignmentRefused     invalid_request    discovery does not list that node with that endpoint
     │   └── SizeOutOfBounds       invalid_request    more CPUs or memory than any sandbox may have
@@ -91,6 +92,10 @@ class InvalidRequest(SchedulerError):
     def field(cls, field: str, found: Any, allowed: str) -> InvalidRequest:
         """The error for exactly one invalid field."""
         return cls(f"{field} must be {allowed}", [FieldError(field, found, allowed)])
+
+
+class Blank(InvalidRequest):
+    """Something that is required is blank. `detail` is AgentENV's text, which its clients compare."""
 
 
 class Malformed(InvalidRequest):

@@ -43,6 +43,7 @@ STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
         500, grpc.StatusCode.INTERNAL, "Internal error", grpc_text="internal error", shows_detail=False
     ),
     errors.InvalidRequest: Status(422, grpc.StatusCode.INVALID_ARGUMENT, "Invalid request"),
+    errors.Blank: Status(422, grpc.StatusCode.INVALID_ARGUMENT, "Invalid request"),
     errors.Malformed: Status(400, grpc.StatusCode.INVALID_ARGUMENT, "Malformed request"),
     errors.AssignmentRefused: Status(
         422, grpc.StatusCode.INVALID_ARGUMENT, "Assignment refused", grpc_text="node is not in scheduler node list"

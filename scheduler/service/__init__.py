@@ -10,9 +10,9 @@ readiness.py      whether this replica may be sent traffic, and why not
 overview.py       keeps the metrics page current in the background
 checks.py reports.py requests.py    validation of everything that enters the ledger
 
-HTTP passes on what it was given and answers with what services made of it. Two things are checked where they are read:
-a segment of a path (`api/http/route.py`), and the parameters of calls that only HTTP has (`api/http/fields.py`): pages,
-templates.
+Both edges pass on what they were given and answer with what services made of it. Two things are checked where they are
+read: a segment of a path (`api/http/route.py`), and the parameters of calls that only HTTP has (`api/http/fields.py`):
+pages, templates.
 """
 
 from scheduler.service.services import Services, build_services

@@ -22,7 +22,7 @@ from scheduler.domain.limits import (
 )
 from scheduler.domain.text import ID_FORM as ID_FORM
 from scheduler.domain.text import trim as trim
-from scheduler.errors import FieldError, InvalidRequest
+from scheduler.errors import Blank, FieldError, InvalidRequest
 
 _VISIBLE_ASCII = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_MAX}}}")
 
@@ -53,10 +53,10 @@ def refuse(field: str, found: Any, allowed: str) -> InvalidRequest:
 
 
 def required(detail: str, **values: str) -> None:
-    """Raises `InvalidRequest` with `detail`, a text that clients compare, if one of the values is blank."""
+    """Raises `Blank` with `detail`, a text that clients compare, if one of the values is blank."""
     blank = [FieldError(field, shown(value), ID_FORM) for field, value in values.items() if not trim(value)]
     if blank:
-        raise InvalidRequest(detail, blank)
+        raise Blank(detail, blank)
 
 
 def clean_id(field: str, value: str, most_bytes: int = ID_BYTES_MAX) -> str:

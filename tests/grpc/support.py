@@ -1,4 +1,4 @@
-"""A gRPC server over a scripted service layer, for tests of the port itself."""
+"""A gRPC server over services whose ledger is scripted, for tests of the port itself."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ import grpc
 
 from scheduler.api.grpc import GrpcOptions, GrpcServer, create_server
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2_grpc, scheduler_v1_pb2_grpc
+from scheduler.observability.call_log import CallLog
+from scheduler.observability.metrics import Metrics
+from scheduler.service.artifacts import ArtifactService
+from scheduler.service.bindings import BindingService
+from scheduler.service.nodes import NodeService
+from scheduler.service.placement import PlacementService
+from scheduler.service.reservations import ReservationService
 
 
 class Scripted:
-    """Stands where a service stands: each method does what the test says and remembers its calls."""
+    """Stands where a noun of the ledger stands: each method does what the test says and remembers its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -34,7 +41,7 @@ class Scripted:
         self.behaviours[method] = behave
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
-        async def call(*arguments: Any) -> Any:
+        async def call(*arguments: Any, **_: Any) -> Any:
             self.calls.append((method, arguments))
             return await self.behaviours[method](*arguments)
 
@@ -68,16 +75,31 @@ class Port:
 
 
 def scripted_services() -> SimpleNamespace:
-    names = ("placement", "nodes", "reservations", "bindings", "artifacts", "readiness")
+    names = ("placement", "nodes", "reservations", "bindings", "artifacts", "cpu_configs", "readiness")
     services = SimpleNamespace(**{name: Scripted() for name in names})
     services.readiness.answers("check", None)
+    services.cpu_configs.answers("after_heartbeat", "")
     return services
+
+
+def over_scripted_ledger(nouns: SimpleNamespace) -> Any:
+    """Real services, so that what they clean is cleaned; what they ask is what a test scripts."""
+    metrics, calls = Metrics(), CallLog(0)
+    return SimpleNamespace(
+        placement=PlacementService(nouns.placement, metrics, calls),
+        nodes=NodeService(nouns.nodes, metrics, nouns.cpu_configs, calls),
+        reservations=ReservationService(nouns.reservations, metrics, calls),
+        bindings=BindingService(nouns.bindings, metrics, calls),
+        artifacts=ArtifactService(nouns.artifacts, metrics),
+        readiness=nouns.readiness,
+    )
 
 
 @asynccontextmanager
 async def serving(services: Any, **options: Any) -> AsyncIterator[Port]:
     """The server on a free loopback port, stopped without grace at the end."""
-    server = create_server(services, GrpcOptions(address="127.0.0.1:0", **options))
+    served = over_scripted_ledger(services) if isinstance(services, SimpleNamespace) else services
+    server = create_server(served, GrpcOptions(address="127.0.0.1:0", **options))
     await server.start()
     unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", options=unlimited) as channel:

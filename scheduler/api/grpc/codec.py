@@ -23,7 +23,6 @@ from scheduler.domain.node import (
 )
 from scheduler.domain.placement import Hint, HintKind
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.service.checks import trim
 from scheduler.service.reports import SNAPSHOT_FIGURES, held_to_bounds
 
 STATUS_OF = {
@@ -65,17 +64,17 @@ def hint_from(request: v1.ScheduleRequest) -> Hint | None:
 
 
 def heartbeat_from(request: v1.HeartbeatRequest) -> Heartbeat:
-    """Over gRPC a roster is always known: no ids means no sandboxes. The service cleans it."""
+    """Over gRPC a roster is always known: no ids means no sandboxes. The service cleans all of it."""
     return Heartbeat(
-        node_id=trim(request.node_id),
-        service_instance_id=trim(request.service_instance_id),
-        cluster_id=trim(request.cluster_id),
+        node_id=request.node_id,
+        service_instance_id=request.service_instance_id,
+        cluster_id=request.cluster_id,
         version=request.version,
         commit=request.commit,
         machine_info=_machine_info_from(request.machine_info) if request.HasField("machine_info") else None,
         snapshot=_snapshot_from(request.snapshot) if request.HasField("snapshot") else None,
         sandbox_ids=tuple(request.sandbox_ids),
-        p2p_endpoint=_p2p_endpoint_from(request),
+        p2p_endpoint=P2pEndpoint(request.p2p_endpoint.backend, request.p2p_endpoint.address),
     )
 
 
@@ -91,13 +90,6 @@ def events_from(events: Iterable[v1.SandboxEvent]) -> list[SandboxEvent]:
         for event in events
         if event.event_type in EVENT_TYPE_OF
     ]
-
-
-def _p2p_endpoint_from(request: v1.HeartbeatRequest) -> P2pEndpoint | None:
-    """None without both a backend and an address: the node is not a peer then."""
-    backend = trim(request.p2p_endpoint.backend)
-    address = trim(request.p2p_endpoint.address)
-    return P2pEndpoint(backend, address) if backend and address else None
 
 
 def _machine_info_from(info: v1.MachineInfo) -> MachineInfo:

@@ -59,25 +59,23 @@ class ReservationsV1Alpha:
         )
 
     async def confirm(self, request: v1alpha.ConfirmRequest) -> v1alpha.ReservationResponse:
-        reservation_id, sandbox_id = trim(request.reservation_id), trim(request.sandbox_id)
-        if not reservation_id or not sandbox_id:
+        if not trim(request.reservation_id) or not trim(request.sandbox_id):
             raise invalid("reservation_id and sandbox_id are required")
-        return _answer(await self._services.reservations.confirm(reservation_id, sandbox_id))
+        return _answer(await self._services.reservations.confirm(request.reservation_id, request.sandbox_id))
 
     async def cancel(self, request: v1alpha.CancelRequest) -> v1alpha.ReservationResponse:
-        reservation_id, key = trim(request.reservation_id), request.idempotency_key
-        if not reservation_id and not key:
+        named, key = bool(trim(request.reservation_id)), request.idempotency_key
+        if not named and not key:
             raise invalid("reservation_id or idempotency_key is required")
         cause = codec.cancel_cause_from(request)
-        if reservation_id:
-            return _answer(await self._services.reservations.cancel(reservation_id, request.reason, cause))
+        if named:
+            return _answer(await self._services.reservations.cancel(request.reservation_id, request.reason, cause))
         return _answer(await self._services.reservations.cancel_by_key(caller().name, key, request.reason, cause))
 
     async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:
-        reservation_id = trim(request.reservation_id)
-        if not reservation_id:
+        if not trim(request.reservation_id):
             raise invalid("reservation_id is required")
-        return _answer(await self._services.reservations.renew(reservation_id, request.ttl_ms))
+        return _answer(await self._services.reservations.renew(request.reservation_id, request.ttl_ms))
 
 
 def translate(error: errors.SchedulerError) -> Answer:

@@ -6,8 +6,8 @@ NOT_FOUND and UNAVAILABLE on to HTTP clients, and a node recognises "node is not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import grpc
@@ -25,7 +25,7 @@ from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.observability.logging import get_logger
-from scheduler.service.checks import clean_id, trim
+from scheduler.service.checks import trim
 
 if TYPE_CHECKING:
     from scheduler.service import Services
@@ -36,7 +36,7 @@ SERVICE = "scheduler.v1.Scheduler"
 
 
 class SchedulerV1:
-    """The handlers; every id is trimmed."""
+    """The handlers. Ids are passed on as they were sent: the services clean them."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -89,30 +89,25 @@ class SchedulerV1:
         return v1.ListNodesResponse(nodes=[codec.node_to(address) for address in addresses])
 
     async def lookup_node(self, request: v1.LookupNodeRequest) -> v1.LookupNodeResponse:
-        sandbox_id = trim(request.sandbox_id)
-        if not sandbox_id:
-            raise invalid("sandbox_id is required")
         try:
-            binding = await self._services.bindings.lookup(sandbox_id)
+            binding = await self._services.bindings.lookup(request.sandbox_id)
+        except errors.Blank:
+            raise
         except (errors.NotFound, errors.InvalidRequest):
             # An invalid id is unknown, like any other that is not bound.
             raise Refused(grpc.StatusCode.NOT_FOUND, "sandbox assignment not found") from None
         return v1.LookupNodeResponse(node=codec.node_to(binding.node))
 
     async def record_assignment(self, request: v1.RecordAssignmentRequest) -> v1.RecordAssignmentResponse:
-        sandbox_id = trim(request.sandbox_id)
-        address = NodeAddress(trim(request.node.node_id), trim(request.node.endpoint))
-        if not sandbox_id:
-            raise invalid("sandbox_id is required")
-        if not address.node_id or not address.endpoint:
-            raise invalid("node_id and endpoint are required")
-        _check_listable(address.node_id)
-        await self._services.bindings.record(sandbox_id, address)
+        with _unlistable_is_unlisted():
+            await self._services.bindings.record(
+                request.sandbox_id, NodeAddress(request.node.node_id, request.node.endpoint)
+            )
         return v1.RecordAssignmentResponse()
 
     async def list_observed_nodes(self, request: v1.ListObservedNodesRequest) -> v1.ListObservedNodesResponse:
         try:
-            nodes = await self._services.nodes.list(trim(request.cluster_id))
+            nodes = await self._services.nodes.list(request.cluster_id)
         except errors.InvalidRequest:
             # No node has an invalid cluster id, and no match is no error.
             nodes = ()
@@ -121,14 +116,14 @@ class SchedulerV1:
         )
 
     async def get_node(self, request: v1.GetNodeRequest) -> v1.GetNodeResponse:
-        node_id, cluster_id = trim(request.node_id), trim(request.cluster_id)
-        if not node_id:
-            raise invalid("node_id is required")
         unknown = Refused(grpc.StatusCode.NOT_FOUND, "observed node not found")
         try:
-            node = await self._services.nodes.get(node_id)
+            node = await self._services.nodes.get(request.node_id)
+        except errors.Blank:
+            raise
         except (errors.NotFound, errors.InvalidRequest):
             raise unknown from None
+        cluster_id = trim(request.cluster_id)
         if node.last_seen_ms is None or (cluster_id and node.cluster_id != cluster_id):
             raise unknown
         return v1.GetNodeResponse(node=codec.observed_node_to(node))
@@ -136,21 +131,18 @@ class SchedulerV1:
     # ── a node's calls ───────────────────────────────────────────────────────
 
     async def heartbeat(self, request: v1.HeartbeatRequest) -> v1.HeartbeatResponse:
-        heartbeat = codec.heartbeat_from(request)
-        if not heartbeat.node_id or not heartbeat.service_instance_id:
-            raise invalid("node_id and service_instance_id are required")
-        _check_listable(heartbeat.node_id)
         try:
-            result = await self._services.nodes.heartbeat(heartbeat, _report_deadline_ms())
+            with _unlistable_is_unlisted():
+                result = await self._services.nodes.heartbeat(codec.heartbeat_from(request), _report_deadline_ms())
         except errors.ScriptError:
-            log.exception("a report could not be installed", node_id=heartbeat.node_id)
+            log.exception("a report could not be installed", node_id=request.node_id)
             raise Refused(grpc.StatusCode.INTERNAL, "node registry heartbeat failed") from None
         return v1.HeartbeatResponse(cpu_config_json=result.cpu_config_json)
 
     async def report_sandbox_event(self, request: v1.ReportSandboxEventRequest) -> v1.ReportSandboxEventResponse:
         """Never fails: a node sends an event once and can only log an error."""
         events = codec.events_from(request.events)
-        node_id, instance_id = trim(request.node_id), trim(request.service_instance_id)
+        node_id, instance_id = request.node_id, request.service_instance_id
         try:
             for start in range(0, len(events), EVENTS_MAX):
                 await self._services.nodes.record_events(node_id, instance_id, events[start : start + EVENTS_MAX])
@@ -161,45 +153,42 @@ class SchedulerV1:
         return v1.ReportSandboxEventResponse()
 
     async def unregister_node(self, request: v1.UnregisterNodeRequest) -> v1.UnregisterNodeResponse:
-        node_id, instance_id = trim(request.node_id), trim(request.service_instance_id)
-        if not node_id or not instance_id:
-            raise invalid("node_id and service_instance_id are required")
         try:
-            await self._services.nodes.unregister(node_id, instance_id)
+            await self._services.nodes.unregister(request.node_id, request.service_instance_id)
+        except errors.Blank:
+            raise
         except (errors.NotFound, errors.InvalidRequest):
-            log.debug("an unknown node unregistered", node_id=node_id)
+            log.debug("an unknown node unregistered", node_id=request.node_id)
         return v1.UnregisterNodeResponse()
 
     # ── peers and artifacts ──────────────────────────────────────────────────
 
     async def list_p2p_peers(self, request: v1.ListP2pPeersRequest) -> v1.ListP2pPeersResponse:
         try:
-            peers = await self._services.artifacts.peers(
-                trim(request.cluster_id), trim(request.backend), trim(request.exclude_node_id)
-            )
+            peers = await self._services.artifacts.peers(request.cluster_id, request.backend, request.exclude_node_id)
         except errors.InvalidRequest:
             peers = ()
         return v1.ListP2pPeersResponse(peers=codec.peers_to(peers))
 
     async def record_p2p_artifact(self, request: v1.RecordP2pArtifactRequest) -> v1.RecordP2pArtifactResponse:
-        key, node_id = _artifact_and_node(request)
-        _check_listable(node_id)
-        await self._services.artifacts.record(key, node_id)
+        with _unlistable_is_unlisted():
+            await self._services.artifacts.record(_artifact_key(request), request.node_id)
         return v1.RecordP2pArtifactResponse()
 
     async def forget_p2p_artifact(self, request: v1.ForgetP2pArtifactRequest) -> v1.ForgetP2pArtifactResponse:
-        key, node_id = _artifact_and_node(request)
-        # An invalid artifact was never recorded, so forgetting it succeeds.
-        with suppress(errors.InvalidRequest):
-            await self._services.artifacts.forget(key, node_id)
+        try:
+            await self._services.artifacts.forget(_artifact_key(request), request.node_id)
+        except errors.Blank:
+            raise
+        except errors.InvalidRequest:
+            pass  # an invalid artifact was never recorded, so forgetting it succeeds
         return v1.ForgetP2pArtifactResponse()
 
     async def lookup_p2p_artifact(self, request: v1.LookupP2pArtifactRequest) -> v1.LookupP2pArtifactResponse:
-        key = _artifact_key(request)
-        if not (key.cluster_id and key.backend and key.key):
-            raise invalid("cluster_id, backend, and key are required")
         try:
-            peers = await self._services.artifacts.lookup(key, trim(request.exclude_node_id))
+            peers = await self._services.artifacts.lookup(_artifact_key(request), request.exclude_node_id)
+        except errors.Blank:
+            raise
         except errors.InvalidRequest:
             peers = ()
         return v1.LookupP2pArtifactResponse(peers=codec.peers_to(peers))
@@ -211,24 +200,20 @@ def _report_deadline_ms() -> int | None:
     return None if left is None else max(0, round(left))
 
 
-def _check_listable(node_id: str) -> None:
+@contextmanager
+def _unlistable_is_unlisted() -> Iterator[None]:
     """An invalid node id is in no list, so it is answered with the text that nodes know."""
     try:
-        clean_id("node_id", node_id)
-    except errors.InvalidRequest:
-        raise invalid("node is not in scheduler node list") from None
+        yield
+    except errors.Blank:
+        raise
+    except errors.InvalidRequest as error:
+        if any(each["field"] == "node_id" for each in error.facts["errors"]):
+            raise invalid("node is not in scheduler node list") from None
+        raise
 
 
 def _artifact_key(
     request: v1.RecordP2pArtifactRequest | v1.ForgetP2pArtifactRequest | v1.LookupP2pArtifactRequest,
 ) -> ArtifactKey:
-    return ArtifactKey(trim(request.cluster_id), trim(request.backend), trim(request.key))
-
-
-def _artifact_and_node(
-    request: v1.RecordP2pArtifactRequest | v1.ForgetP2pArtifactRequest,
-) -> tuple[ArtifactKey, str]:
-    key, node_id = _artifact_key(request), trim(request.node_id)
-    if not (key.cluster_id and key.backend and key.key and node_id):
-        raise invalid("cluster_id, backend, key, and node_id are required")
-    return key, node_id
+    return ArtifactKey(request.cluster_id, request.backend, request.key)
