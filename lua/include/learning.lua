@@ -4,11 +4,11 @@
 local TEMPLATES_MAX = 100000
 local LEARNED_MIB = 1024 * 1024
 
--- `revision`: of the configuration that declares it; nil when none does.
+-- `revision`: of the configuration that declares it; nil when none does. Listed first: every hash is counted.
 local function write_template(template_id, cpu_count, memory_mb, source, revision)
+  redis.call('ZADD', key('templates'), 0, template_id)
   redis.call('HSET', key('template:' .. template_id), 'cpu_count', cpu_count, 'memory_mb', memory_mb, 'source', source,
     'configured', revision and integer(revision) or '')
-  redis.call('ZADD', key('templates'), 0, template_id)
 end
 
 local function learn_template(reservation, cpu, memory)

@@ -74,6 +74,8 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
         await ledger.client.pipeline(
             [("HDEL", ledger.keys.groups, group_key), ("ZREM", ledger.keys.groups_recent, group_key)]
         )
+    if subjects["template"]:
+        await ledger.client.command("ZREM", ledger.keys.templates, *sorted(subjects["template"]))
     for some in in_slices(sorted(subjects["sandbox"]), BINDINGS_AT_ONCE):
         await _repair_bindings(ledger, some)
     if subjects["shape"] or subjects["node"]:

@@ -105,7 +105,7 @@ async def test_groups_that_open_on_the_least_loaded_node_hit_as_often_at_a_clear
     real_server: RedisServer,
 ) -> None:
     trace = read_trace(SHARED / "nodes_small.csv", SHARED / "requests_keyed.csv").compressed(100)
-    short = Trace(trace.nodes, trace.requests[:6000])
+    short = Trace(trace.nodes, trace.requests[:3000])
     rivals = contenders((Strategy.GROUPED_ROUND_ROBIN,), tuple(GroupPlacement))
     by_turn, by_load = await compare_strategies(short, rivals, Setup(real_server.address, GROUPS_OF_TEN))
     assert by_turn.hit_rate is not None

@@ -7,6 +7,8 @@ else can still be placed. After one report of each node and `inspect repair` the
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from scheduler.domain.placement import Strategy
@@ -104,9 +106,11 @@ FLOWS = [
 async def test_every_command_may_fail_once(
     flow: Flow, open_ledger_on: OpenLedger, backend: Backend, clock: VirtualClock
 ) -> None:
-    # The embedded ledger takes its time to compile; there every third command tells the same, of callers that are
+    """Every second command, and with SCHEDULER_TEST_HYPOTHESIS=long each one."""
+    step = 1 if os.environ.get("SCHEDULER_TEST_HYPOTHESIS") in {"long", "soak"} else 2
+    # The embedded ledger takes its time to compile; there every third of these tells the same, of callers that are
     # never heard of again.
     if backend.name == "real":
-        await stop_everywhere(flow, open_ledger_on, backend, clock)
+        await stop_everywhere(flow, open_ledger_on, backend, clock, step=step)
     else:
-        await stop_everywhere(flow, open_ledger_on, backend, clock, step=3, callers=(False,))
+        await stop_everywhere(flow, open_ledger_on, backend, clock, step=3 * step, callers=(False,))

@@ -392,10 +392,10 @@ async def test_every_command_may_fail_once(
     clock: VirtualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every second command, and with SCHEDULER_TEST_HYPOTHESIS=long each one."""
+    """Every fifth command, and with SCHEDULER_TEST_HYPOTHESIS=long each one."""
     if flow in ROSTERS:
         monkeypatch.setattr(roster, "SLICE", 2)
         monkeypatch.setattr(roster, "WHOLE_MOST", 2)
-    step = 1 if os.environ.get("SCHEDULER_TEST_HYPOTHESIS") in {"long", "soak"} else 2
+    step = 1 if os.environ.get("SCHEDULER_TEST_HYPOTHESIS") in {"long", "soak"} else 5
     step *= 1 if backend.name == "real" else 5
     await stop_everywhere(flow, open_ledger_on, backend, clock, step=step, callers=(True, False))
