@@ -67,7 +67,12 @@ class LifecycleMachine(SideBySide):
             groups=GroupSettings(max_sandbox_count=random.choice([3, 5]), max_cpu_count=random.choice([0, 6])),
             binding_grace_ms=random.choice([0, 15_000, 15_000]),
             placement_reservation_ttl_ms=60_000,
-            avoid=AvoidSettings(refusals=0),  # which nodes are avoided is not judged here
+            avoid=AvoidSettings(
+                refusals=random.choice([0, 1, 2, 3]),
+                first_ms=random.choice([1_000, 5_000]),
+                longest_ms=30_000,
+                share_percent=random.choice([33, 67, 100]),
+            ),
         )
 
     @classmethod
@@ -75,7 +80,7 @@ class LifecycleMachine(SideBySide):
         kinds = {
             "schedule": 9, "confirm": 7, "cancel": 3, "renew": 2, "schedule_by_key": 3, "cancel_by_key": 1,
             "report_growth": 11, "tell_events": 5, "record_assignment": 2, "wait": 5,
-            "set_node": 2, "remove_node": 1, "unregister": 1, "sweep": 1, "compare": 1,
+            "set_node": 2, "remove_node": 1, "refuse": 2, "unregister": 1, "sweep": 1, "compare": 1,
         }  # fmt: skip
         name = random.choices(list(kinds), list(kinds.values()))[0]
         return Operation(name, cls._arguments(name, random))
@@ -114,6 +119,7 @@ class LifecycleMachine(SideBySide):
             "set_node": {"node_id": node_id, "lingering": random.random() < 0.2},
             "remove_node": {"node_id": node_id},
             "unregister": {"node_id": node_id},
+            "refuse": {"node_id": node_id, "times": random.choice([1, 2, 3]), "at_once": random.random() < 0.4},
         }
         return by_name.get(name, {})
 
@@ -143,10 +149,11 @@ class LifecycleMachine(SideBySide):
             fleets.next_snapshot(random, before),
             status=NodeStatus.READY,
             sandbox_starting_count=random.choice([0, 0, 1, 2]),
-            create_fails=before.create_fails + random.choice([0, 0, 0, 1]),
+            create_fails=before.create_fails + random.choice([0, 0, 0, 0, 0, 1, 1, 3]),
             paused_allocated_cpu=random.choice([0, 0, 0, 1]),
             paused_sandbox_count=int(random.random() < 0.1),
         )
+        await self._notice_silence()
         self.sequences[node_id, instance] += sequence == "next"
         number = None if sequence is None else self.sequences[node_id, instance] or None
         told = Told(instance, snapshot, None if roster is None else tuple(roster), number, hung_up)
@@ -170,9 +177,23 @@ class LifecycleMachine(SideBySide):
 
     async def cancel(self, back: int, answered: bool) -> None:
         if (reservation := self._latest(back)) is not None:
+            await self._notice_silence()
             cause = CancelCause.NODE_REFUSED if answered else CancelCause.CALLER
             answer = await _answer(self.ledger.reservations.cancel(reservation.ledger_id, REASON, cause))
             _same(answer, self.model.cancel(reservation, REASON, answered))
+
+    async def _notice_silence(self) -> None:
+        """How many nodes may be avoided counts those that may be chosen; silence is noticed when somebody looks."""
+        await self.ledger.placements.explain(ScheduleRequest(Hint(HintKind.COLD_SANDBOX)))
+
+    async def refuse(self, node_id: str, times: int, at_once: bool) -> None:
+        """A node says no to so many creations, which ask for it alone: in turn, or all under way at once."""
+        request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX), exclude_nodes=tuple({*NODES} - {node_id}))
+        for _ in range(1 if at_once else times):
+            placed = [await self.schedule(request) for _ in range(times if at_once else 1)]
+            for back in range(sum(reservation is not None for reservation in placed)):
+                await self.cancel(back, answered=True)
+        await self.compare_avoided()
 
     async def renew(self, back: int, ttl_ms: int) -> None:
         if (reservation := self._latest(back)) is not None:
@@ -225,6 +246,18 @@ class LifecycleMachine(SideBySide):
         await self.compare_bindings()
         await self.compare_groups()
         await self.compare_nodes()
+        await self.compare_avoided()
+
+    async def compare_avoided(self) -> None:
+        """Until when, and what the node's view says of it now."""
+        for node in await self.ledger.nodes.list():
+            if node.eligible or node.ineligible_reason == "avoided":
+                assert node.eligible != self.model.is_avoided(node.node_id), f"{node.node_id} is avoided"
+            state = self.model.watched.get(node.node_id)
+            key = self.ledger.keys.node(node.node_id)
+            until_ms = await self.ledger.client.command("HGET", key, "avoided_until_ms")
+            found = None if until_ms is None else int(until_ms)
+            assert found == (state and state.until_ms), f"{node.node_id} is avoided until then"
 
     async def compare_bindings(self) -> None:
         for sandbox_id in SANDBOXES:

@@ -11,8 +11,8 @@ from scheduler.domain.settings import LedgerSettings
 from tests.support.accounting import ledger as calls
 from tests.support.accounting.ledger import Record
 from tests.support.model.accounts import RULES
+from tests.support.model.avoiding import AvoidingModel
 from tests.support.model.choosing import used_up
-from tests.support.model.events import TellingModel
 from tests.support.model.facts import ModelReservation
 from tests.support.model.model import Refusal, Verdict
 
@@ -30,7 +30,7 @@ class Conflicting:
     """Another truth is recorded."""
 
 
-class LifecycleModel(TellingModel):
+class LifecycleModel(AvoidingModel):
     """Adds what callers ask of single reservations."""
 
     def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
@@ -74,6 +74,7 @@ class LifecycleModel(TellingModel):
             and reservation.reason != "node_removed"
         ):
             self._charge_again(reservation)
+        self.created(reservation)
         return Done(orphaned=orphaned)
 
     def _counts_again(self, reservation: ModelReservation, sandbox_id: str) -> bool:
@@ -125,6 +126,8 @@ class LifecycleModel(TellingModel):
         if reservation.state is ReservationState.PENDING:
             ledger = calls.cancel(self.ledger(reservation.node_id), reservation.name, known=answered)
             self.put(reservation.node_id, ledger.put(ledger.reservation(reservation.name)._replace(reason=reason)))
+            if answered:
+                self.refused(reservation)
         return Done(replayed=replayed, orphaned=reservation.orphaned)
 
     def renew(self, reservation: ModelReservation, ttl_ms: int) -> Done | Conflicting:

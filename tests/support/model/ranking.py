@@ -25,9 +25,11 @@ class Rank(IntEnum):
 
     KNOWN = 0
     UNKNOWN = 1
-    NO_CPU = 2
-    NO_MEMORY = 3
-    OVER_LIMIT = 4
+    AVOIDED = 2
+    AVOIDED_UNKNOWN = 3
+    NO_CPU = 4
+    NO_MEMORY = 5
+    OVER_LIMIT = 6
 
 
 def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:

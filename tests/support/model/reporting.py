@@ -74,6 +74,7 @@ class ReportingModel(AccountingModel):
         same = told.instance == instance
         fell = before is not None and told.snapshot.create_successes < before.create_successes
         first = before is None or not same or fell or 0 < (told.sequence or 0) <= sequence
+        self.tells_outcomes(node_id, None if first else before, told.snapshot)
         if first and same:
             self.put(node_id, self.ledger(node_id)._replace(instance=""))
         elif not told.hung_up and not first and not node.stale(self.now_ms, self.settings.report_ttl_ms):
@@ -104,6 +105,9 @@ class ReportingModel(AccountingModel):
         self.explained.pop(node_id, None)
         self._lower(node_id)
         return False
+
+    def tells_outcomes(self, node_id: str, before: NodeSnapshot | None, after: NodeSnapshot) -> None:
+        """How many creations failed and succeeded since the report before; None: this is a restart."""
 
     def _rules_of_absence(self) -> Rules:
         """`binding_grace: 0` is upstream's rule: the first roster proves."""
