@@ -1,12 +1,12 @@
--- convert_ledger.lua: brings the ledger of version 0.1 (format 1) to the format of this version, slice by slice.
+-- convert_ledger.lua: brings the ledger of version 0.1 (format 1), or one of format 2, to the format of this version.
 -- Guarantee: version 0.1 is fenced before anything of its ledger is touched: each of its scripts then fails before
---            its first write. Whatever stops a slice, the next call goes on from there; the ledger opens, with the
---            settings it had, in the last step.
+--            its first write; replicas of format 2 refuse in words from the one step on that converts theirs. Whatever
+--            stops a slice, the next call goes on from there; the ledger opens, with the settings it had, in the last step.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: defaults  field, value, …: settings that version 0.1 did not have
 -- Reply: {'converting', stage that was worked on, how much was done}  call again
---        {'converted'} | {'nothing'}  no ledger of version 0.1 is there | {'unknown', 'format', found}
+--        {'converted'} | {'nothing'}  no older ledger is there | {'unknown', 'format', found}
 -- Errors: none
 -- Cost: one slice of at most 500 small steps
 -- @include "include/keys"
@@ -74,11 +74,20 @@ local function write_records(cursor)
   return #scanned[2] / 2, scanned[1] ~= '0' and scanned[1] or nil
 end
 
--- Indexes are derived, replicas of version 0.1 are fenced, and all rows are made anew from what they stand for.
+-- Up to format 2 there was an index for each size of request, and a journal that these followed.
+local function drop_shapes()
+  local shapes = redis.call('HKEYS', prefix .. 'shapes')
+  for _, name in ipairs(shapes) do redis.call('UNLINK', prefix .. 'shape:' .. name) end
+  redis.call('DEL', prefix .. 'shapes', prefix .. 'journal')
+  redis.call('HDEL', key('rotations'), 'journal_base')
+  return #shapes
+end
+
+-- Indexes are derived, replicas of version 0.1 are fenced, and all rows are made anew from what they stand for, and with
+-- them their index.
 local function finish()
-  local shapes = redis.call('HKEYS', key('shapes'))
-  for _, name in ipairs(shapes) do redis.call('UNLINK', key('shape:' .. name)) end
-  redis.call('DEL', key('shapes'), key('replicas'))
+  local shapes = drop_shapes()
+  redis.call('DEL', key('replicas'))
   local known, values = as_table(redis.call('HGETALL', key('conversion'))), { 'format', FORMAT, 'refresh_after', '' }
   for index = 2, #ARGV, 2 do
     if not known[ARGV[index]] then
@@ -88,11 +97,16 @@ local function finish()
   redis.call('HSET', key('conversion'), unpack(values))
   redis.call('HDEL', key('conversion'), 'stage')
   redis.call('RENAME', key('conversion'), KEYS[1])
-  return #shapes
+  return shapes
 end
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local found = redis.call('HGET', KEYS[1], 'format')
+  if found == '2' then
+    local shapes = drop_shapes()
+    redis.call('HSET', KEYS[1], 'format', FORMAT, 'refresh_after', '')
+    return { 'converting', 'index', integer(shapes) }
+  end
   if found == FORMAT then return { 'converted' } end
   return { 'unknown', 'format', found or '' }
 end

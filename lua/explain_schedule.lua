@@ -12,7 +12,7 @@
 -- ARGV[9]: entropy  random integer from the caller
 -- ARGV[10]: excluded_count  how many of the following are excluded nodes
 -- ARGV[11..]: excluded  node ids, then locality keys
--- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '',
+-- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a number, and what breaks ties behind it),
 --         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {}}, …}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
@@ -34,21 +34,21 @@ local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local request = read_request(4)
 -- @include "include/decide"
 if not swept then return { 'again', 'expiry' } end
-if context.indexed then note_shape(context.shape, now) end
 
 local chosen = context.node_id
 local set = key(context.set)
 local nodes_in_turn = redis.call('ZCARD', set)
 local turn = chosen and redis.call('ZRANK', set, chosen)
 
--- Ranked strategies: the place in the shape. Rotating ones: how many turns after the chosen node.
+-- Ranked strategies: the score, then what breaks ties; whoever reads all pages counts. Rotating ones: how many turns after
+-- the chosen node.
 local function rank_of(node_id, row)
   if settings.strategy == 'least_loaded' then
-    return redis.call('ZRANK', context.shape.key, row_member(row, node_id))
+    return string.format('%.17g ', (score_of(row, context.demand, settings))) .. row_member(row, '')
   end
-  if node_id == chosen then return 0 end
+  if node_id == chosen then return '0' end
   local place = turn and redis.call('ZRANK', set, node_id)
-  return place and (place - turn) % nodes_in_turn
+  return place and integer((place - turn) % nodes_in_turn)
 end
 
 local reply = {
@@ -61,7 +61,7 @@ local function limit_against(node_id, reason)
   if reason ~= 'over_limit' then return {} end
   -- @include "include/over_limit"
   observation = observation or read_observation_settings()
-  return limit_on(node_id, context.shape, observation) or {}
+  return limit_on(node_id, context.demand, observation) or {}
 end
 
 local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
@@ -69,17 +69,17 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
   local row = row_of(node_id)
   if row then
     local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'avoided_until_ms')
-    local reason = standing(row, known, context.shape, settings, now)
+    local reason = standing(row, known, context.demand, settings, now)
     if reason == 'unhealthy' and context.degraded and row.pool == 'u' then
-      reason = request.creation and obstacle(row, context.shape, settings, context.admits) or (row.avoided and 'avoided' or '')
+      reason = request.creation and obstacle(row, context.demand, settings, context.admits) or (row.avoided and 'avoided' or '')
     end
     if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
     if context.too_large then reason = 'too_large' end
     if node_id == chosen then reason = '' end
     local rank = reason == '' and rank_of(node_id, row)
-    local cpu, memory = pressures(row, context.shape)
+    local cpu, memory = pressures(row, context.demand)
     reply[#reply + 1] = {
-      node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank and integer(rank) or '', cpu, memory,
+      node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank or '', cpu, memory,
       integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
       limit_against(node_id, reason),
     }

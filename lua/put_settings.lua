@@ -21,7 +21,7 @@
 --        {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
 --        missing is told as not rebuilt
 -- Errors: none
--- Cost: O(shapes)
+-- Cost: O(settings + replicas)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
@@ -81,8 +81,6 @@ if status == 'written' then
   for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
     if not kept[name] then redis.call('HDEL', KEYS[1], name) end
   end
-  for _, name in ipairs(redis.call('HKEYS', key('shapes'))) do redis.call('UNLINK', key('shape:' .. name)) end
-  redis.call('DEL', key('shapes'))
 end
 if ARGV[6] == '1' then
   local binding_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'binding_ttl_ms'))

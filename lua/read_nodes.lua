@@ -30,7 +30,7 @@ if ARGV[2] ~= '' then
 else
   node_ids = redis.call('ZRANGEBYLEX', key('nodes'), ARGV[3] == '' and '-' or '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
 end
-local shape = shape_of(true, 0, 0, 'any')
+local demand = demand_of(true, 0, 0, 'any')
 local reply = { 'nodes' }
 for _, node_id in ipairs(node_ids) do
   local row = row_of(node_id)
@@ -39,9 +39,9 @@ for _, node_id in ipairs(node_ids) do
     local known = as_table(fields)
     -- Whatever else is half-way between being listed and not.
     if known.discovery == 'active' or known.discovery == 'lingering' then
-      local cpu, memory = pressures(row, shape)
+      local cpu, memory = pressures(row, demand)
       reply[#reply + 1] = {
-        node_id, fields, derived_status(known, now, settings.report_ttl_ms), standing(row, known, shape, settings, now),
+        node_id, fields, derived_status(known, now, settings.report_ttl_ms), standing(row, known, demand, settings, now),
         cpu, memory, integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
       }
     end

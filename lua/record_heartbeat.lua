@@ -191,6 +191,10 @@ local function write_report()
   end
   weigh_again(node_id)
   save_rows()
+  if generation * 0.6180339887 % 1 < 1 / 16 then
+    -- @include "include/stand_again"
+    stand_again(node_id)
+  end
 
   -- A report without a sequence does not undo the fence of those before it.
   local kept_sequence = sequence == '' and same_instance and known.sequence or sequence

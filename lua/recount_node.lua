@@ -26,7 +26,7 @@ local MEMBER_OF = {
 local ALL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting',
   'avoided', 'avoided_ready', 'avoided_last_resort' }
 local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused',
-  'cpu_most', 'memory_most', 'count_most' }
+  'cpu_most', 'memory_most', 'count_most', 'open' }
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -90,7 +90,7 @@ local function recount_row()
     finding(subject, 'limit', 'exceeds ' .. shown(over_limit) .. ', noted: ' .. shown(known.over_limit))
   end
   if not row.bounded and not expected.bounded then
-    for _, name in ipairs({ 'cpu_most', 'memory_most', 'count_most' }) do expected[name] = row[name] end
+    for _, name in ipairs({ 'cpu_most', 'memory_most', 'count_most', 'open' }) do expected[name] = row[name] end
   end
   for _, name in ipairs(OBSERVED) do
     if row[name] ~= expected[name] then
@@ -110,6 +110,23 @@ local function recount_capacity()
     finding(subject, 'capacity', 'could hold ' .. shown(row.memory_capacity) .. ' bytes with its '
       .. shown(row.cpu_capacity) .. ' CPUs, kept: ' .. shown(found))
   end
+end
+
+-- A node of a pool that is ranked stands in the index where its row says. After a conversion it comes there with its row.
+local function recount_place()
+  local place = row and cpu_rows.place_of(row, node_id)
+  if not place or settings.refresh_after then return end
+  local function missing(from, expected)
+    local score = redis.call('ZSCORE', from, place.member)
+    return not score or tonumber(score) ~= expected
+  end
+  local free = cpu_rows.free_entry(place)
+  local in_class, among_free = not missing(place.key, place.score), not missing(free.key, free.score)
+  if not in_class and not (among_free and not place.shadowed) then
+    finding(subject, 'index', 'does not stand in row ' .. integer(place.row) .. ' of class ' .. place.class)
+  end
+  if place.shadowed and not among_free then finding(subject, 'index', 'does not stand among the free ones') end
+  if place.unknown and missing(place.unknown, 0) then finding(subject, 'index', 'is missing from those that rank as unknown') end
 end
 
 -- A node that is avoided is watched, and says until when.
@@ -144,6 +161,7 @@ recount_listing()
 recount_sightings()
 recount_row()
 recount_capacity()
+recount_place()
 recount_avoidance()
 recount_cpu_config()
 if row and (row.pending_cpu ~= cpu or row.pending_memory ~= memory or row.pending_count ~= count) then

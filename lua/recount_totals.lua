@@ -12,8 +12,6 @@
 -- @include "include/rows"
 -- @include "include/findings"
 -- @include "include/cpu_configs"
-local JOURNAL_MOST = JOURNAL_CAP + 1025
-local SHAPES_MOST = 128
 
 local _, refused = read_settings()
 if refused then return refused end
@@ -46,10 +44,6 @@ equal('candidates, avoided, unhealthy, over_limit, lingering and waiting togethe
 equal('expiry and finished together', size('expiry') + size('finished'), size('reservations'))
 equal('groups:recent', size('groups:recent'), redis.call('HLEN', key('groups')))
 equal('artifact_scopes', sum_of(key('artifact_scopes')), size('artifacts'))
-
-local journal, shapes = redis.call('LLEN', key('journal')), redis.call('HLEN', key('shapes'))
-if journal > JOURNAL_MOST then finding('journal', 'cap', 'has ' .. integer(journal) .. ' entries') end
-if shapes > SHAPES_MOST then finding('shapes', 'cap', 'there are ' .. integer(shapes)) end
 
 for index = 2, #ARGV do
   local cluster_id = ARGV[index]

@@ -41,10 +41,13 @@ for _, node_id in ipairs(node_ids) do
   end
 end
 save_rows()
--- Those of rows that did not change too: version 0.1 kept none.
+-- Those of rows that did not change too: an older format kept no capacities, or no index by rows.
 for _, node_id in ipairs(node_ids) do
   local row = row_of(node_id)
-  if row then enter_capacity(node_id, row) end
+  if row then
+    enter_capacity(node_id, row)
+    cpu_rows.move(node_id, nil, cpu_rows.place_of(row, node_id), rows[node_id].text)
+  end
 end
 if #node_ids == SLICE then
   redis.call('HSET', KEYS[1], 'refresh_after', node_ids[SLICE])

@@ -104,6 +104,7 @@ if discovered then
   save_rows()
   enter_capacity(node_id, row_of(node_id))
   mend_cpu_config(node_id, known.last_seen_ms ~= nil)
+  cpu_rows.move(node_id, nil, cpu_rows.place_of(row_of(node_id), node_id), rows[node_id].text)
 else
   for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
   for _, sets in pairs(POOL_SETS) do

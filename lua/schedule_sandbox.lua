@@ -25,15 +25,13 @@
 --        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 --        {'not_rebuilt', ms, of what}
 -- Errors: none
--- Cost: O(log nodes); bounded slices of index, expiry and silence backlog, each answered with 'again'
--- @include "include/keys"
--- @include "include/reply"
--- @include "include/cursors"
--- @include "include/settings"
+-- Cost: O(classes + log nodes); bounded slices of expiry and silence backlog, each answered with 'again', as is a search
+--       that limits refuse too many nodes
+-- @include "include/straight"
 -- @include "include/request"
 -- @include "include/choose"
 
-local settings, refused = read_settings()
+local settings, refused = read_settings(stored)
 if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors(settings.strategy)
@@ -73,10 +71,13 @@ if not node_id then
   return refusal(request, context)
 end
 
--- Nothing is written for a node whose row is missing or was made anew, or that its index does not show as it is:
--- the index is made anew.
+-- Nothing is written for a node whose row is missing or was made anew, or that the index shows otherwise than it is: the
+-- index is put right first.
+-- @include "include/met"
 local row = row_of(node_id)
-if not row or row_order.rebuilt or (context.indexed and ranked and not row.avoided and not shows(context.shape, node_id)) then
+local place = row and cpu_rows.place_of(row, node_id)
+rows[node_id].place = place
+if not row or row_order.rebuilt or (context.found and not stands_at(place, context.found)) then
   -- @include "include/distrust"
   return distrust(node_id, row, context)
 end
@@ -94,13 +95,12 @@ local degraded = context.degraded and '1' or '0'
 local endpoint = redis.call('HGET', node, 'endpoint') or ''
 local decision = { 'placed', node_id, endpoint, settings.strategy, degraded, {} }
 if not request.creation then
-  if context.indexed then note_shape(context.shape, now) end
   return decision
 end
 
 local sequence = integer(redis.call('INCR', key('sequence')))
 local ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms
-local cpu, memory = integer(request.cpu), integer(context.shape.memory)
+local cpu, memory = integer(request.cpu), integer(context.demand.memory)
 local deadline = integer(now + ttl_ms)
 local lifecycle_letter = ARGV[4] == 'heartbeat' and 'h' or 'e'
 local fields = {
@@ -125,14 +125,13 @@ end
 -- The hold first and the reservation last: what is stopped in between promised nothing, and is counted anew with
 -- the node's next report.
 row.pending_cpu = row.pending_cpu + request.cpu
-row.pending_memory = row.pending_memory + context.shape.memory
+row.pending_memory = row.pending_memory + context.demand.memory
 row.pending_count = row.pending_count + 1
 if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
   -- @include "include/avoidance"
   note_trial(node_id, now)
 end
-local old_member = rows[node_id].member
-local journal_length = save_rows()
+save_rows()
 redis.call('ZADD', key('reservations'), sequence, reservation_id)
 redis.call('ZADD', key('expiry'), deadline, reservation_id)
 redis.call('ZADD', node .. ':reservations', sequence, reservation_id)
@@ -145,6 +144,5 @@ else
 end
 redis.call('HSET', reservation_key(reservation_id), 'fingerprint', ARGV[3], 'strategy', settings.strategy,
   'caller', ARGV[7], 'request_id', ARGV[6], unpack(fields))
-if context.indexed then advance_shape(context.shape, settings, now, node_id, old_member, journal_length) end
 decision[6] = fields
 return decision

@@ -1,4 +1,4 @@
--- @include "include/choose_ranked"
+-- @include "include/scores"
 -- What the decision (include/decide) asks of candidates.
 
 -- Nobody is fresh, and somebody is unhealthy but within limits.
@@ -8,8 +8,8 @@ local function is_last_resort()
     and count('last_resort') + count('avoided_last_resort') > 0
 end
 
--- Whose turn it may be: the set that rotation walks, the one it walks when nobody in it will do, and the shape
--- variant that ranking reads.
+-- Whose turn it may be: the set that rotation walks, the one it walks when nobody in it will do, and the
+-- variant of pools that ranking reads.
 local function find_candidates(context)
   context.set, context.second, context.variant, context.degraded = 'candidates', 'avoided', 'any', false
   if context.settings.strategy == 'grouped_round_robin' then
@@ -23,7 +23,7 @@ end
 local function rank_candidates(request, context)
   local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
   if context.located then return context.rank_located(counter) end
-  local node_id, score = choose_ranked(context.shape, request.excluded, counter)
-  if not node_id or score >= (context.admits and UNFIT_FLOOR or OVER_LIMIT_FLOOR) then return nil end
-  return node_id
+  -- @include "include/choose_ranked"
+  context.found = choose_ranked(request, context, counter)
+  return context.found and string.sub(context.found.member, 31) or nil
 end

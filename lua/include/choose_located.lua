@@ -8,7 +8,7 @@ local function rank_list(node_ids, counter)
   local best, counts, tied
   for _, node_id in ipairs(node_ids) do
     local row = row_of(node_id)
-    local score, own = (score_of(row, context.shape, context.settings)), string.sub(row_member(row, ''), 1, 30)
+    local score, own = (score_of(row, context.demand, context.settings)), string.sub(row_member(row, ''), 1, 30)
     if not best or score < best or (score == best and own < counts) then
       best, counts, tied = score, own, { node_id }
     elseif score == best and own == counts then

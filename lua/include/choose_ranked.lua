@@ -1,27 +1,85 @@
--- @include "include/shapes"
--- The least loaded node: the head of the request's shape, ties by rotation. Equal candidates are
--- neighbours in id order, so a tie is a block of ranks and a counter picks within it.
+-- @include "include/search"
+-- @include "include/acceptance"
+-- The least loaded candidate: known ones that fit by pressure, then unknown ones by counts, then those that are avoided in
+-- the same order; where capacity keeps nobody out, last the ones without it. After 64 refusals for limits the nodes are
+-- asked for in the order of what is free on them, which also proves that there is none.
+local REJECTED_MOST = 64
+local POOLS = { any = 'rc', ready = 'r', degraded = 'u' }
 
-local function among_ties(shape, excluded, counter)
-  -- @include "include/ties"
-  return choose_among_ties(shape, excluded, counter)
+-- Who is asked of single nodes. `fitting`: whether they must have the capacity, also where it keeps nobody out; `unproven`:
+-- so many were refused that the search was given up.
+local function picker_for(request, context, counter)
+  local picker = { counter = counter, rejected = 0, looked = 0, excludes = next(request.excluded) ~= nil }
+  function picker.accepts(node_id, class)
+    if request.excluded[node_id] then return false end
+    if class and not class.judged then return true end
+    local row = picker.fitting and request.creation and row_of(node_id)
+    local _, reason
+    if row then _, reason = score_of(row, context.demand, context.settings) end
+    if not reason and is_acceptable(node_id, request, context) then return true end
+    picker.rejected = picker.rejected + 1
+    if picker.rejected > REJECTED_MOST then picker.unproven = true end
+    return false
+  end
+  return picker
 end
 
--- The best candidate of an open shape, as node id and score; nil when the shape is empty.
-local function choose_ranked(shape, excluded, counter)
-  if next(excluded) then return among_ties(shape, excluded, counter) end
-  local head = redis.call('ZRANGE', shape.key, '0', '1', 'WITHSCORES')
-  local member, score = head[1], head[2]
-  if not member then return nil end
-  local counts = string.sub(member, 1, 30)
-  if head[4] == score and string.sub(head[3], 1, 30) == counts then
-    -- Mostly the whole block of equal pressure ties; where counts differ within it, it is bisected.
-    local last = redis.call('ZCOUNT', shape.key, '-inf', score) - 1
-    local found = redis.call('ZRANGE', shape.key, integer(last), integer(last))[1]
-    if string.sub(found, 1, 30) ~= counts then return among_ties(shape, excluded, counter) end
-    local chosen = counter % (last + 1)
-    if chosen < last then found = redis.call('ZRANGE', shape.key, integer(chosen), integer(chosen))[1] end
-    member = found
+-- By pressure, among the nodes that rank as known, or as unknown. `plain`: of classes alone that do not stand among the free
+-- ones as well.
+local function choose_known(pools, goal, context, picker, unknown, plain)
+  local classes = {}
+  for _, class in ipairs(classes_for(pools, unknown, context.demand, goal, context.settings)) do
+    class.picky = picker.excludes or class.judged
+    if not (plain and class.shadowed) then classes[#classes + 1] = class end
   end
-  return string.sub(member, 31), tonumber(score)
+  return classes[1] and best(classes, context.demand, picker)
+end
+
+-- After too many refusals: the nodes that need no question, then the others by what is free on them.
+local function choose_free(pools, goal, context, picker, unknown)
+  -- @include "include/most_free"
+  picker.unproven, picker.rejected, picker.fitting = nil, 0, context.admits
+  return choose_known(pools, goal, context, picker, unknown, true) or most_free(pools, context, picker)
+end
+
+-- Candidates of these pools in the order of preference, as far as capacity admits them.
+local function choose_fitting(pools, context, picker)
+  local goal = context.demand.creation and 'fit' or 'any'
+  picker.fitting = true
+  local found = choose_known(pools, goal, context, picker, false)
+  local refused = not found and picker.unproven
+  if refused then found = choose_free(pools, goal, context, picker, false) end
+  if not found and not picker.unproven then
+    -- @include "include/unknown"
+    picker.fitting, picker.rejected = true, 0
+    found = choose_unknown(pools, picker)
+    if not found and picker.unproven then
+      refused, found = true, choose_free(pools, goal, context, picker, true)
+    end
+  end
+  if not found and not refused and redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX then
+    found = choose_free(pools, goal, context, picker)
+  end
+  return found
+end
+
+-- The entry of the node that is chosen, or nil. `context.unproven`: there may be one, and this call may look no further.
+local function choose_ranked(request, context, counter)
+  local picker, pools = picker_for(request, context, counter), POOLS[context.variant]
+  local found = choose_fitting(pools, context, picker)
+  if not found and context.avoiding then
+    local avoided = picker_for(request, context, counter)
+    found = choose_fitting(string.upper(pools), context, avoided)
+    picker.unproven = picker.unproven or avoided.unproven
+  end
+  if not found and context.demand.creation and not context.admits then
+    pools = pools .. string.upper(pools)
+    picker = picker_for(request, context, counter)
+    for _, goal in ipairs({ 'over_cpu', 'over_memory' }) do
+      found = found or choose_known(pools, goal, context, picker)
+      if not found and picker.unproven then found = choose_free(pools, goal, context, picker) end
+    end
+  end
+  context.unproven = not found and picker.unproven
+  return found
 end

@@ -63,7 +63,11 @@ end
 local function withdraw_cpu_config(node_id)
   local kept = node_key(node_id, 'cpu_config')
   local about = redis.call('HMGET', kept, 'listed', 'cluster_id', 'digest')
-  if about[1] ~= '1' then return end
+  if about[1] ~= '1' then
+    -- Also when a script was stopped just before it said until when.
+    if about[1] then redis.call('PEXPIRE', kept, KEPT_MS) end
+    return
+  end
   unlist_cpu_config(node_id, about[2], about[3])
   touch_cpu_configs(about[2])
   redis.call('HSET', kept, 'listed', '0')

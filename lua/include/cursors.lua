@@ -30,13 +30,12 @@ end
 local function read_cursors(strategy)
   local hash = key('rotations')
   if strategy == 'least_loaded' then
-    local found = redis.call('HMGET', hash, 'now', 'offset', 'journal_base', 'ties', 'ordinary_ties')
-    return { now = found[1], offset = found[2], journal_base = found[3], ties = found[4], ordinary_ties = found[5] }
+    local found = redis.call('HMGET', hash, 'now', 'offset', 'ties', 'ordinary_ties')
+    return { now = found[1], offset = found[2], ties = found[3], ordinary_ties = found[4] }
   end
-  local found = redis.call('HMGET', hash, 'now', 'offset', 'journal_base', 'ties', 'round_robin', 'ordinary', 'groups',
-    'fallback')
+  local found = redis.call('HMGET', hash, 'now', 'offset', 'ties', 'round_robin', 'ordinary', 'groups', 'fallback')
   return {
-    now = found[1], offset = found[2], journal_base = found[3], ties = found[4], round_robin = found[5] or nil,
-    ordinary = found[6] or nil, groups = found[7] or nil, fallback = found[8] or nil,
+    now = found[1], offset = found[2], ties = found[3], round_robin = found[4] or nil, ordinary = found[5] or nil,
+    groups = found[6] or nil, fallback = found[7] or nil,
   }
 end

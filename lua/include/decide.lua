@@ -1,9 +1,8 @@
 -- The one decision: which node. Stands in the body of the scripts that place and explain, between what
--- they read (settings, now, cursors, request) and what they write. Keeps derived indexes current,
--- reserves nothing.
+-- they read (settings, now, cursors, request) and what they write. Reserves nothing.
 --
 --   backlog (silent nodes, due reservations) → candidates (the last resort only when none is fresh)
---     → index → locality (advisory) → the strategy → too large for every node?
+--     → locality (advisory) → the strategy → too large for every node?
 --     → in `context`: the node (nil: refused), the cursor it moves, what happens to its group
 --
 -- What is rarely needed is included inside its branch: functions cost a placement only when it gets there.
@@ -34,39 +33,23 @@ context.avoiding = avoided[1] ~= nil
 local ranked = settings.strategy == 'least_loaded'
 find_candidates(context)
 if settings.strategy == 'grouped_round_robin' then read_group_settings(settings) end
-context.shape = shape_of(request.creation, request.cpu, request.memory_mb, context.variant)
-context.indexed = ranked or context.admits
-  or (request.creation and (settings.limited or settings.group_placement == 'least_loaded'))
-if context.indexed and not open_shape(context.shape, cursors.journal_base) then
-  -- An index is built only for what some node could hold.
-  if request.creation and not context.shape.cursor then
-    -- @include "include/too_large"
-    context.too_large = is_too_large(context.shape, settings)
-  end
-  if context.too_large then
-    context.indexed = false
-  else
-    -- @include "include/mend_shapes"
-    if not mend(context.shape, settings, now) then return { 'again', 'index' } end
-  end
-end
-if settings.locality and #request.locality > 0 and not context.too_large then
+context.demand = demand_of(request.creation, request.cpu, request.memory_mb, context.variant)
+if settings.locality and #request.locality > 0 then
   -- @include "include/choose_located"
   locate()
 end
-if context.too_large then
-  context.node_id = nil
-elseif ranked then
+if ranked then
   context.node_id, context.moves = rank_candidates(request, context), request.creation and 'ties' or 'ordinary_ties'
 else
   -- @include "include/choose_by_turn"
   choose_unranked()
 end
-if request.creation and not context.too_large then
+if request.creation then
   local row = context.node_id and row_of(context.node_id)
-  if not row or row.cpu_capacity < context.shape.cpu or row.memory_capacity < context.shape.memory then
+  if not row or row.cpu_capacity < context.demand.cpu or row.memory_capacity < context.demand.memory then
     -- @include "include/too_large"
-    context.too_large = is_too_large(context.shape, settings)
+    context.too_large = is_too_large(context.demand, settings)
     if context.too_large then context.node_id, context.moves, context.group = nil, nil, nil end
   end
 end
+if not context.node_id and context.unproven and not context.too_large then return { 'again', 'index' } end

@@ -6,10 +6,9 @@ local function distrust(node_id, row, context)
       for _, name in ipairs(sets) do redis.call('ZREM', key(name), node_id) end
     end
   end
-  if context.indexed then
-    redis.call('UNLINK', context.shape.key)
-    redis.call('HDEL', key('shapes'), context.shape.name)
-  end
   save_rows()
+  local found, place = context.found, row and cpu_rows.place_of(row, node_id)
+  if found and not stands_at(place, found) then remove_found(found) end
+  if place then cpu_rows.move(node_id, nil, place, rows[node_id].text) end
   return { 'again', 'index' }
 end

@@ -19,15 +19,21 @@ end
 
 -- Settings that turn figures into a row.
 local function read_observation_settings()
-  local found = redis.call('HMGET', KEYS[1], 'overcommit_cpu', 'overcommit_memory', 'limits', unpack(LIMITS))
-  local limits = {}
-  for index = 1, #LIMITS do limits[index] = found[index + 3] or nil end
+  local found = redis.call('HMGET', KEYS[1], 'overcommit_cpu', 'overcommit_memory', 'limits', 'strategy', 'admission',
+    unpack(LIMITS))
+  local limits, open = {}, 0
+  for index = 1, #LIMITS do limits[index] = found[index + 5] or nil end
+  local admits = found[4] == 'least_loaded' or found[5] == 'always'
+  if not admits or found[1] == 'unlimited' then open = open + 1 end
+  if not admits or found[2] == 'unlimited' then open = open + 2 end
   return {
     overcommit_cpu = found[1], overcommit_memory = found[2], limits = limits, count_pending = found[3] ~= 'reported',
+    open = open,
   }
 end
 
 local function bound_row(row, figures, settings)
+  row.open = settings.open
   if not settings.count_pending then
     row.bounded = nil
     return

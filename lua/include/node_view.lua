@@ -10,21 +10,21 @@ local function derived_status(known, now, report_ttl_ms)
   return known.status or 'connecting'
 end
 
--- The first reason against a node; '' when it may be chosen for `shape`.
-local function standing(row, known, shape, settings, now)
+-- The first reason against a node; '' when it may be chosen for `demand`.
+local function standing(row, known, demand, settings, now)
   local last_seen_ms = tonumber(known.last_seen_ms or '')
   local stale = last_seen_ms ~= nil and now - last_seen_ms > settings.report_ttl_ms
   if stale and (row.pool == 'r' or row.pool == 'c' or row.pool == 'o') then return 'unhealthy' end
   if STANDING[row.pool] then return STANDING[row.pool] end
   if settings.strategy == 'grouped_round_robin' and row.pool ~= 'r' then return 'not_ready' end
-  local reason = shape.creation and obstacle(row, shape, settings, settings.admits)
+  local reason = demand.creation and obstacle(row, demand, settings, settings.admits)
   if not reason and row.avoided and now < (tonumber(known.avoided_until_ms or '') or 0) then reason = 'avoided' end
   return reason or ''
 end
 
 -- Projected load by capacity in each dimension; '' where the capacity is not known.
-local function pressures(row, shape)
-  local cpu = pressure_of(row.cpu_load + row.pending_cpu + shape.cpu, row.cpu_capacity)
-  local memory = pressure_of(row.memory_load + row.pending_memory + shape.memory, row.memory_capacity)
+local function pressures(row, demand)
+  local cpu = pressure_of(row.cpu_load + row.pending_cpu + demand.cpu, row.cpu_capacity)
+  local memory = pressure_of(row.memory_load + row.pending_memory + demand.memory, row.memory_capacity)
   return cpu and string.format('%.17g', cpu) or '', memory and string.format('%.17g', memory) or ''
 end

@@ -9,11 +9,11 @@ local function percent_shares(current, pending, requested, whole)
 end
 
 -- What each limit is held against, in the order of LIMITS. A request that creates nothing meets reports alone.
-local function shares_of(row, figures, shape, counting)
+local function shares_of(row, figures, demand, counting)
   local none = { 0, 0, 0 }
   local cpu, memory, count, starting = none, none, none, 0
   if counting then
-    cpu, memory = { 0, row.pending_cpu, shape.cpu }, { 0, row.pending_memory, shape.memory }
+    cpu, memory = { 0, row.pending_cpu, demand.cpu }, { 0, row.pending_memory, demand.memory }
     count, starting = { 0, row.pending_count, 1 }, figures.sandbox_starting_count
   end
   local function with(current, share) return { current, share[2], share[3] } end
@@ -30,10 +30,10 @@ local function shares_of(row, figures, shape, counting)
 end
 
 -- Nil: none of them.
-local function limit_on(node_id, shape, observation)
+local function limit_on(node_id, demand, observation)
   -- @include "include/unreported"
   local row, figures = row_of(node_id), read_figures(node_id) or unreported_figures()
-  local shares = shares_of(row, figures, shape, shape.creation and observation.count_pending)
+  local shares = shares_of(row, figures, demand, demand.creation and observation.count_pending)
   for index, name in ipairs(LIMITS) do
     local maximum, share = tonumber(observation.limits[index] or ''), shares[index]
     if maximum and share[1] + share[2] + share[3] > maximum then
@@ -43,18 +43,14 @@ local function limit_on(node_id, shape, observation)
   return nil
 end
 
--- Of the limit that keeps most nodes out, among those looked at: the figures of the first node it keeps out.
-local function commonest_limit(context, excluded)
+-- Of the limit that keeps most nodes out, among those looked at: the figures of the first node it keeps out. `over`: the
+-- candidates that only this request brings over a limit.
+local function commonest_limit(context, excluded, over)
   local observation, found, tally, commonest = read_observation_settings(), {}, {}, nil
   local node_ids = redis.call('ZRANGE', key('over_limit'), 0, LOOKED_AT - 1)
-  if context.indexed then
-    local floor = string.format('%.17g', OVER_LIMIT_FLOOR)
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', context.shape.key, floor, '+inf', 'LIMIT', 0, LOOKED_AT)) do
-      node_ids[#node_ids + 1] = string.sub(member, 31)
-    end
-  end
+  for index = 1, math.min(LOOKED_AT, #(over or {})) do node_ids[#node_ids + 1] = over[index] end
   for _, node_id in ipairs(node_ids) do
-    local limit = not excluded[node_id] and limit_on(node_id, context.shape, observation)
+    local limit = not excluded[node_id] and limit_on(node_id, context.demand, observation)
     if limit then
       local name = limit[1]
       found[name], tally[name] = found[name] or limit, (tally[name] or 0) + 1

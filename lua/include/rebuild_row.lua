@@ -2,6 +2,7 @@
 -- @include "include/figures"
 -- @include "include/pool_sets"
 -- @include "include/capacities"
+-- @include "include/lost_place"
 
 -- What the open reservations hold, less what the load already holds of them.
 local function held_on(node_id)
@@ -25,9 +26,7 @@ local function rebuild_row(node_id)
     for _, name in ipairs(sets) do redis.call('ZREM', key(name), node_id) end
   end
   for _, cpu in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do leave_capacity(node_id, tonumber(cpu)) end
-  -- Indexes hold a member of the lost row that nobody can name any more.
-  for _, name in ipairs(redis.call('HKEYS', key('shapes'))) do redis.call('UNLINK', key('shape:' .. name)) end
-  redis.call('DEL', key('shapes'))
+  forget_place(node_id)
   redis.call('HINCRBY', key('stats'), 'rows_rebuilt', 1)
   local known = redis.call('HMGET', node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'waiting', 'roster_whole',
     'deleted_cpu', 'deleted_memory', unpack(FIGURES))

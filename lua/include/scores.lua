@@ -1,5 +1,5 @@
 -- @include "include/rows"
--- The rank of a node for a request shape, as one number:
+-- The rank of a node for a demand, as one number:
 --   projected pressure, by class: known fit < unknown fit < avoided < unfit for CPU < unfit for memory < over a limit.
 -- Classes are scaled by powers of two, which keeps pressures exact within a class: equal ones stay equal.
 local UNKNOWN = 2 ^ 400
@@ -8,22 +8,14 @@ local AVOIDED_UNKNOWN = 2 ^ 495
 local UNFIT_CPU = 2 ^ 600
 local UNFIT_MEMORY = 2 ^ 800
 local OVER_LIMIT = 2 ^ 960
-local UNFIT_FLOOR = 2 ^ 500
-local OVER_LIMIT_FLOOR = 2 ^ 880
 local SAFE_INTEGER_MAX = 2 ^ 53 - 1
 local MIB = 1024 * 1024
 
--- A shape tells "not stated" (0) from a number; ordinary routing is a shape of its own. Its variant
--- says which pools it holds: any (ready and connecting), ready, degraded (the last resort).
-local function shape_of(creation, cpu, memory_mb, variant)
-  local name = 'ordinary'
-  if creation then
-    name = (cpu > 0 and integer(cpu) or '-') .. ':' .. (memory_mb > 0 and integer(memory_mb) or '-')
-  end
-  if variant ~= 'any' then name = name .. ':' .. variant end
+-- What a request asks of a node; 0: not stated. `variant` says which pools are candidates: any (ready and connecting),
+-- ready, degraded (the last resort).
+local function demand_of(creation, cpu, memory_mb, variant)
   return {
-    name = name, key = key('shape:' .. name), creation = creation, variant = variant,
-    cpu = creation and cpu or 0, memory = creation and memory_mb * MIB or 0,
+    creation = creation, variant = variant, cpu = creation and cpu or 0, memory = creation and memory_mb * MIB or 0,
   }
 end
 
@@ -45,40 +37,47 @@ local function overfull(load, requested, capacity)
 end
 
 -- Whether a creation would bring the node above a limit that counts or sums, with what is pending.
-local function exceeds_bounds(row, shape)
+local function exceeds_bounds(row, demand)
   return row.bounded and (
-    (row.cpu_most >= 0 and row.cpu_load + row.pending_cpu + shape.cpu > row.cpu_most)
-    or (row.memory_most >= 0 and row.memory_load + row.pending_memory + shape.memory > row.memory_most)
+    (row.cpu_most >= 0 and row.cpu_load + row.pending_cpu + demand.cpu > row.cpu_most)
+    or (row.memory_most >= 0 and row.memory_load + row.pending_memory + demand.memory > row.memory_most)
     or (row.count_most >= 0 and row.starting + row.running + row.pending_count + 1 > row.count_most))
 end
 
--- The score of a row for a shape, and why the node does not fit (nil when it does).
-local function score_of(row, shape, settings)
+-- Projected load by capacity, the larger of the known dimensions; 0 where none is known.
+local function pressure_on(row, demand)
+  local cpu = pressure_of(row.cpu_load + row.pending_cpu + demand.cpu, row.cpu_capacity)
+  local memory = pressure_of(row.memory_load + row.pending_memory + demand.memory, row.memory_capacity)
+  return math.max(cpu or 0, memory or 0)
+end
+
+-- The score of a row for a demand, and why the node does not fit (nil when it does).
+local function score_of(row, demand, settings)
   local cpu_load = row.cpu_load + row.pending_cpu
   local memory_load = row.memory_load + row.pending_memory
-  local cpu = pressure_of(cpu_load + shape.cpu, row.cpu_capacity)
-  local memory = pressure_of(memory_load + shape.memory, row.memory_capacity)
+  local cpu = pressure_of(cpu_load + demand.cpu, row.cpu_capacity)
+  local memory = pressure_of(memory_load + demand.memory, row.memory_capacity)
   local pressure = math.max(cpu or 0, memory or 0)
-  if shape.creation then
-    if exceeds_bounds(row, shape) then return math.max(pressure, 2 ^ -60) * OVER_LIMIT, 'over_limit' end
-    if cpu and not settings.cpu_unlimited and overfull(cpu_load, shape.cpu, row.cpu_capacity) then
+  if demand.creation then
+    if exceeds_bounds(row, demand) then return math.max(pressure, 2 ^ -60) * OVER_LIMIT, 'over_limit' end
+    if cpu and not settings.cpu_unlimited and overfull(cpu_load, demand.cpu, row.cpu_capacity) then
       return math.max(pressure, 2 ^ -60) * UNFIT_CPU, 'insufficient_cpu'
     end
-    if (memory and not settings.memory_unlimited and overfull(memory_load, shape.memory, row.memory_capacity))
-      or row.pending_memory + shape.memory > SAFE_INTEGER_MAX then
+    if (memory and not settings.memory_unlimited and overfull(memory_load, demand.memory, row.memory_capacity))
+      or row.pending_memory + demand.memory > SAFE_INTEGER_MAX then
       return math.max(pressure, 2 ^ -60) * UNFIT_MEMORY, 'insufficient_memory'
     end
   end
   local unknown = row.pool == 'c' or not (cpu or memory)
-    or (not cpu and row.pending_cpu + shape.cpu > 0)
-    or (not memory and row.pending_memory + shape.memory > 0)
+    or (not cpu and row.pending_cpu + demand.cpu > 0)
+    or (not memory and row.pending_memory + demand.memory > 0)
   if row.avoided then return unknown and AVOIDED_UNKNOWN or math.max(pressure, 2 ^ -25) * AVOIDED, nil end
   return unknown and UNKNOWN or pressure, nil
 end
 
 -- Why a creation may not go to this node: its limits always count, its capacity where admission applies.
-local function obstacle(row, shape, settings, admits)
-  local _, reason = score_of(row, shape, settings)
+local function obstacle(row, demand, settings, admits)
+  local _, reason = score_of(row, demand, settings)
   if admits or reason == 'over_limit' then return reason end
   return nil
 end

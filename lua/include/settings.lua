@@ -1,16 +1,16 @@
 -- @include "include/keys"
+-- @include "include/format"
 -- What all replicas agreed on. A ledger without it was never opened, or has been emptied.
 
--- What the keys of this version mean. Raised when a key changes its name, type or content, so that a version
--- which would misread them refuses before its first write.
-local FORMAT = '2'
+local SETTINGS = {
+  'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms', 'placement_reservation_ttl_ms', 'overcommit_cpu',
+  'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms',
+}
 
--- The settings a placement needs. Nil and a reply that refuses when the ledger has none ('uninitialised'), is
+-- The settings a placement needs; `stored`: their values, where they were read before. Nil and a reply that refuses when the ledger has none ('uninitialised'), is
 -- of another format, or names something that this version does not know ('unknown').
-local function read_settings()
-  local found = redis.call('HMGET', KEYS[1], 'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms',
-    'placement_reservation_ttl_ms', 'overcommit_cpu', 'overcommit_memory', 'locality_enabled', 'refresh_after',
-    'limited', 'gated_until_ms')
+local function read_settings(stored)
+  local found = stored or redis.call('HMGET', KEYS[1], unpack(SETTINGS))
   local format, strategy, admission, placement = found[1], found[2], found[3], found[4]
   if format ~= FORMAT then
     if not format and not strategy then return nil, { 'uninitialised' } end

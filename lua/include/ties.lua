@@ -1,51 +1,54 @@
--- Included inside among_ties (include/choose_ranked): equal candidates are neighbours in id order,
--- so a tie is a block of ranks; its end is found by bisecting, and the counter picks within it.
+-- @include "include/scan"
+-- Among nodes of equal pressure those with the least (starting + pending, running, paused); equal ones take turns: a
+-- counter picks. Each tied row is asked for its least counts, how many of its nodes have them, and where these stand.
+-- So many rows are asked, and so many nodes of them all are looked at for theirs.
+local ROWS_TIED, LOOKED_AT = 16, 32
 
-local function member_at(shape, rank)
-  return redis.call('ZRANGE', shape.key, rank, rank)[1]
+-- Finds the nodes of a row that tie: `counts`, `tied`, and either their `list` or the key and rank of the first. False: its
+-- head is not what the array says, which is put right.
+local function find_tied(item, least, picker)
+  local class = item.class
+  item.key = key('row:' .. class.name .. ':' .. integer(item.row))
+  if not item.list then
+    local head = redis.call('ZRANGE', item.key, '0', '1', 'WITHSCORES')
+    if not head[1] or tonumber(head[2]) ~= item.score then
+      cpu_rows.set_head(class.name, item.row, head[1] and tonumber(head[2]) or EMPTY)
+      cpu_rows.flush()
+      return false
+    end
+    item.head = head
+    if not class.picky and (not head[3] or math.max(item.cpu, memory_pressure(class, tonumber(head[4]))) > least) then
+      item.list, item.tied, item.counts = { head[1] }, 1, string.sub(head[1], 1, 30)
+      return true
+    end
+  end
+  -- @include "include/tied_nodes"
+  find_among(item, least, picker)
+  return true
 end
 
-local function same_rank(member, other)
-  return string.sub(member, 1, 30) == string.sub(other, 1, 30)
+local function member_in_turn(item, turn)
+  if item.list then return item.list[turn + 1] end
+  return redis.call('ZRANGE', item.key, integer(turn), integer(turn))[1]
 end
 
-local function last_tied(shape, first, member, score)
-  local low, high = first, redis.call('ZCOUNT', shape.key, '-inf', score) - 1
-  if same_rank(member, member_at(shape, high)) then return high end
-  while low + 1 < high do
-    local middle = math.floor((low + high) / 2)
-    if same_rank(member, member_at(shape, middle)) then low = middle else high = middle end
+-- The node whose turn it is among rows that tie. Nil: an array was put right; search again.
+local function pick_in_turn(found, least, picker)
+  local tied, total, counts = {}, 0, nil
+  local asked = math.min(#found, ROWS_TIED)
+  for index = 1, asked do
+    local item = found[index]
+    item.share = math.floor(LOOKED_AT / asked)
+    if not find_tied(item, least, picker) then return nil end
+    if not counts or item.counts < counts then tied, total, counts = {}, 0, item.counts end
+    if item.counts == counts then tied[#tied + 1], total = item, total + item.tied end
   end
-  return low
-end
-
--- The ranks of the excluded nodes in this shape, ascending.
-local function excluded_ranks(shape, excluded)
-  local ranks = {}
-  for node_id in pairs(excluded) do
-    local row = row_of(node_id)
-    local rank = row and redis.call('ZRANK', shape.key, row_member(row, node_id))
-    if rank then ranks[#ranks + 1] = rank end
+  local item, member = tied[1], nil
+  if tied[2] then
+    -- @include "include/tied_rows"
+    item, member = pick_among(tied, total, picker.counter)
+  else
+    member = member_in_turn(item, picker.counter % total)
   end
-  table.sort(ranks)
-  return ranks
-end
-
-local function choose_among_ties(shape, excluded, counter)
-  local ranks, first = excluded_ranks(shape, excluded), 0
-  for _, rank in ipairs(ranks) do
-    if rank == first then first = first + 1 end
-  end
-  local head = redis.call('ZRANGE', shape.key, first, first, 'WITHSCORES')
-  if not head[1] then return nil end
-  local last = last_tied(shape, first, head[1], head[2])
-  local tied = last - first + 1
-  for _, rank in ipairs(ranks) do
-    if rank >= first and rank <= last then tied = tied - 1 end
-  end
-  local chosen = first + counter % tied
-  for _, rank in ipairs(ranks) do
-    if rank >= first and rank <= chosen then chosen = chosen + 1 end
-  end
-  return string.sub(member_at(shape, chosen), 31), tonumber(head[2])
+  return { key = item.key, class = item.class.name, row = item.row, member = member, item = item }
 end

@@ -1,7 +1,7 @@
 """Looking into a ledger without a replica: what is there, and whether it adds up.
 
 where.py       the ledger an operator named
-shapes.py      the ranking indexes, and how far each has come
+index.py       the index by CPU rows, class by class
 one_node.py    one node with everything the ledger keeps about it
 story.py       one reservation from beginning to end
 ledger_source.py  what an operator asks, answered from Redis

@@ -48,8 +48,8 @@ def _ask_owner(ledger: Ledger, key: FoundKey) -> Command:
             return ("HGET", key.key, "state")
         case Bound.SANDBOX:
             return ("GET", key.key)
-        case Bound.SHAPE:
-            return ("HGET", keys.shapes, key.identity)
+        case Bound.ROW:
+            return ("HEXISTS", keys.classes, key.identity.rpartition(":")[0])
         case Bound.CAPACITY:
             return ("ZSCORE", keys.capacities, key.identity)
         case Bound.TEMPLATE:
@@ -68,7 +68,9 @@ def _wrong_with(key: FoundKey, owner: Any, *, has_ttl: bool) -> str | None:
             return "belongs to a node that is not listed, and has no TTL"
         case Bound.RESERVATION if (codec.text(owner) in _OPEN) == has_ttl:
             return f"is of a reservation that is {codec.text(owner)}, and has {'a' if has_ttl else 'no'} TTL"
-        case Bound.SHAPE | Bound.TEMPLATE | Bound.CAPACITY if owner is None:
+        case Bound.ROW if not int(owner):
+            return f"is not {key.kind.bound.value}"
+        case Bound.TEMPLATE | Bound.CAPACITY if owner is None:
             return f"is not {key.kind.bound.value}"
         case Bound.PARKED if not any(codec.text(entry).split("|")[1:2] == [key.identity] for entry in owner):
             return f"is not {key.kind.bound.value}"

@@ -23,7 +23,7 @@ class Bound(Enum):
     NODE = "its node is listed, or it has a TTL"
     RESERVATION = "open and due to expire, or finished with a TTL"
     SANDBOX = "an open reservation carries it, or it has a TTL"
-    SHAPE = "listed in shapes"
+    ROW = "of a class that is listed in classes"
     TEMPLATE = "listed in templates"
     CAPACITY = "listed in capacities"
     PARKED = "listed in artifact_leftovers"
@@ -41,7 +41,7 @@ class KeyKind:
 _KINDS = (
     *(
         KeyKind(name, "hash")
-        for name in ("shared_settings", "rotations", "stats", "loads", "shapes", "bindings", "groups")
+        for name in ("shared_settings", "rotations", "stats", "loads", "classes", "heads", "bindings", "groups")
     ),
     *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs")),
     *(KeyKind(name, "zset") for name in ("nodes", "configured", "seen", "silent", "removed", "forgotten", "replicas")),
@@ -49,7 +49,7 @@ _KINDS = (
     *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned", "ended")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),
     *(KeyKind(name, "zset") for name in ("avoided", "avoided_ready", "avoided_last_resort", "avoided_until")),
-    *(KeyKind(name, "list") for name in ("journal", "artifact_leftovers")),
+    *(KeyKind(name, "list") for name in ("artifact_leftovers",)),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
     *(KeyKind(name, "hash") for name in ("conversion", "rebuild")),
     KeyKind("node:{}", "hash", Bound.NODE),
@@ -64,7 +64,8 @@ _KINDS = (
     KeyKind("node:{}:sandboxes", "set", Bound.JUDGED),
     KeyKind("node:{}:assigned", "zset", Bound.JUDGED),
     KeyKind("node:{}:artifacts", "set", Bound.JUDGED),
-    KeyKind("shape:{}", "zset", Bound.SHAPE),
+    KeyKind("row:{}", "zset", Bound.ROW),
+    KeyKind("unknown:{}", "zset", Bound.JUDGED),
     KeyKind("capacity:{}", "zset", Bound.CAPACITY),
     KeyKind("reservation:{}", "hash", Bound.RESERVATION),
     KeyKind("sandbox:{}", "string", Bound.SANDBOX),

@@ -1,6 +1,6 @@
 """The whole ledger counted anew: does what it says add up, and is every key explained?
 
-Each node, reservation, binding, group, artifact and slice of an index is judged by a script that reads it at one
+Each node, reservation, binding, group, artifact and slice of the index is judged by a script that reads it at one
 moment (`lua/recount_*.lua`), so a check is right under load. What is found is reported only if a second look finds
 it again. Nothing is written.
 
@@ -10,7 +10,7 @@ it again. Nothing is written.
     bindings      sandbox ↔ roster or assignment, both ways
     groups        charges ↔ reservations
     artifacts     provider ↔ offer, both ways
-    shapes        index ↔ rows
+    index         rows and heads of each class ↔ rows of its nodes
     totals        sizes of lists that must agree
 """
 
@@ -32,6 +32,7 @@ RESERVATIONS_AT_ONCE = 100
 BINDINGS_AT_ONCE = 200
 ARTIFACTS_AT_ONCE = 200
 GROUP_ATTEMPTS = 5
+CHUNKS_AT_ONCE = 16
 
 _NODE_LISTS = (
     *("nodes", "candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering", "over_limit"),
@@ -86,7 +87,7 @@ class Look:
         await self._groups()
         await self._templates()
         await self._artifacts()
-        await self._shapes()
+        await self._index()
         await self._judge("recount_totals", self._clusters())
         return self._found
 
@@ -178,15 +179,19 @@ class Look:
         self.looked_at["artifacts"] = len({artifact for _, artifact in pairs})
         await self._judge_pairs("recount_artifacts", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
 
-    async def _shapes(self) -> None:
-        node_ids = sorted([node_id async for node_id in self._members("ZSCAN", "nodes")], key=str.encode)
-        starts = ["", *node_ids[SLICE - 1 :: SLICE]]
-        shapes = dict.fromkeys([shape async for shape in self._members("HSCAN", "shapes")])
-        self.looked_at["shapes"] = len(shapes)
-        for shape in shapes:
-            for after in starts:
-                if await self._judge("recount_shape", [shape, after]) == "unfinished":
-                    break
+    async def _index(self) -> None:
+        """Each row leads to its nodes, each class to its rows; nodes lead to their rows in recount_node."""
+        for kind in ("row", "unknown"):
+            for found in self._keys[f"{kind}:{{}}"]:
+                size = int(await self._ledger.client.command("ZCARD", found.key))
+                for first in range(0, size, SLICE):
+                    await self._judge("recount_row", [kind, found.identity, str(first)])
+        classes = dict.fromkeys([name async for name in self._members("HSCAN", "classes")])
+        self.looked_at["classes"] = len(classes)
+        for name in classes:
+            first = 0
+            while await self._judge("recount_class", [name, str(first)]) != "done":
+                first += CHUNKS_AT_ONCE
 
     async def _groups(self) -> None:
         names = [key async for key in self._members("HSCAN", "groups")]

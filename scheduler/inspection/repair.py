@@ -6,8 +6,9 @@ reservations and what nodes said are what it is derived from, and are not change
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.inspection.finding import Finding
@@ -42,6 +43,8 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
     for finding in findings:
         kind, _, identity = finding.subject.partition(" ")
         subjects[kind].add(identity)
+        if kind == "class" and (chunk := re.search(r"rows from (\d+)", finding.detail)):
+            subjects["row"].add(f"{identity}:{chunk[1]}")
     clusters = [about.removeprefix("templates of cluster ") for about in subjects["CPU"]]
     run = ledger.runner.run
     for key in subjects["key"]:
@@ -50,8 +53,8 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
             subjects["reservation"].add(known.identity)
         elif known is not None and known.kind.name.startswith("node:"):
             subjects["node"].add(known.identity)
-        elif known is not None and known.kind.name == "shape:{}":
-            subjects["shape"].add(known.identity)
+        elif known is not None and known.kind.name == "row:{}":
+            subjects["row"].add(known.identity)
         elif known is not None and known.kind.name == "sandbox:{}":
             carrier = await ledger.client.command("GET", key)
             subjects["reservation"].update([carrier.decode()] if carrier else [])
@@ -78,10 +81,27 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
         await ledger.client.command("ZREM", ledger.keys.templates, *sorted(subjects["template"]))
     for some in in_slices(sorted(subjects["sandbox"]), BINDINGS_AT_ONCE):
         await _repair_bindings(ledger, some)
-    if subjects["shape"] or subjects["node"]:
-        listed = await ledger.client.command("HKEYS", ledger.keys.shapes)
-        shapes = {name.decode() for name in listed} | subjects["shape"]
-        await ledger.client.command("UNLINK", *map(ledger.keys.shape, sorted(shapes)), ledger.keys.shapes)
+    await _repair_index(ledger, subjects)
+
+
+async def _repair_index(ledger: Ledger, subjects: Mapping[str, set[str]]) -> None:
+    """What stands where it does not belong goes; repair_node has put every node where it does belong."""
+    names = subjects["row"] | subjects["unknown"]
+    for class_name in subjects["class"]:
+        field = ledger.keys.heads
+        names |= {
+            f"{class_name}:{16 * int(chunk.rpartition(':')[2]) + row}"
+            async for chunk in members_of(ledger, "HSCAN", field)
+            if chunk.rpartition(":")[0] == class_name
+            for row in range(16)
+        }
+    for name in sorted(names):
+        first = 0
+        while True:
+            _, (taken, met) = await ledger.runner.run("repair_index", name, first)
+            if not int(met):
+                break
+            first += SLICE - int(taken)
 
 
 async def _repair_bindings(ledger: Ledger, sandbox_ids: Sequence[str]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scheduler.domain.sandbox import PlacementGroup
-from scheduler.inspection.shapes import ShapeLook
+from scheduler.inspection.index import FREE, ClassLook
 from scheduler.operating.listing import Column, Listing
-from scheduler.operating.words import age, bar
+from scheduler.operating.words import age, bar, known, size
 
 GROUPS: Listing[PlacementGroup] = Listing(
     "no open groups",
@@ -26,21 +26,27 @@ GROUPS: Listing[PlacementGroup] = Listing(
 )
 
 
-def _state(shape: ShapeLook, _: int) -> str:
-    if shape.outrun:
-        return "outrun by the journal: built anew at its next use"
-    return "complete" if shape.complete else f"building, at node {shape.built_to or '(the first)'}"
+def _of_class(each: ClassLook, text: str) -> str:
+    """Nodes that are found by what is free on them are of any size."""
+    return "" if each.kind == FREE else text
 
 
-SHAPES: Listing[ShapeLook] = Listing(
-    "no shapes",
+def _memory(each: ClassLook) -> str:
+    least, most = known(each.least_memory_bytes, size), known(each.most_memory_bytes, size)
+    return least if least == most else f"{least} to {most}"
+
+
+INDEX: Listing[ClassLook] = Listing(
+    "no node is ranked",
     (
-        Column("shape", lambda shape, _: shape.name, lambda shape: shape.name),
-        Column("entries", lambda shape, _: f"{shape.entries:,}", lambda shape: shape.entries),
-        Column("behind", lambda shape, _: f"{shape.lag:,}", lambda shape: shape.lag),
+        Column("class", lambda each, _: each.name, lambda each: each.name),
+        Column("nodes", lambda each, _: f"{each.nodes:,}", lambda each: each.nodes),
         Column(
-            "used", lambda shape, now_ms: age(now_ms - shape.last_use_ms) + " ago", lambda shape: -shape.last_use_ms
+            "cpus", lambda each, _: _of_class(each, known(each.cpu_capacity)), lambda each: each.cpu_capacity, "CPUs"
         ),
-        Column("state", _state, lambda shape: shape.complete),
+        Column("memory", lambda each, _: _of_class(each, _memory(each)), lambda each: each.most_memory_bytes),
+        Column("rows", lambda each, _: f"{each.rows:,}", lambda each: each.rows),
+        Column("from", lambda each, _: str(each.lowest), lambda each: each.lowest),
+        Column("to", lambda each, _: str(each.highest), lambda each: each.highest),
     ),
 )

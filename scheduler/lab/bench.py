@@ -25,9 +25,9 @@ from scheduler.lab.server_figures import BATCH, ServerFigures, middle, middle_co
 from scheduler.store.ledger import Ledger
 
 NOOP = "return 1"
-# A new shape of a very large fleet is built in slices; on a busy machine that outlasts a call's deadline.
+# On a busy machine a placement may outlast a call's deadline.
 PATIENCE = 60
-# More shapes than the index may hold are built anew at every use; one round of that says enough.
+# Rounds of a fleet that changes; one says enough on a slow machine.
 CHURN_SECONDS = 15.0
 
 Progress = Callable[[str], None]
@@ -63,10 +63,9 @@ class PlacementCost:
 
 @dataclass(frozen=True, slots=True)
 class FleetCost:
-    """What else one size of fleet costs. `first_use_us`: a placement of a shape that has no index yet, every
-    slice of building included. `churn_us`: a placement, by shapes in use, each of which has to take in
-    the changes of a fifth of the nodes first. `tied_us`: a placement on an idle fleet of equal
-    nodes. `refusal_us`: None where the strategy refuses nothing for lack of room."""
+    """What else one size of fleet costs. `first_use_us`: the first placement after the fleet was loaded. `churn_us`: a
+    placement, by sizes in use, after a fifth of the nodes reported changes. `tied_us`: a placement on an idle fleet of
+    equal nodes. `refusal_us`: None where the strategy refuses nothing for lack of room."""
 
     nodes: int
     load_seconds: float

@@ -94,7 +94,7 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
         "What else the fleet costs inside Redis (µs)",
         "nodes",
         "loaded in",
-        "a shape's first use",
+        "first placement",
         *(f"{shapes} shapes, 1/5 changed" for shapes in churned),
         "placed, all equal",
         "refused, all full",

@@ -1,10 +1,13 @@
-"""Converts the ledger of version 0.1 to the format of this version.
+"""Converts the ledger of an older version to the format of this one.
 
 Version 0.1 has no format number to refuse, so it is fenced: `convert_ledger` writes a text where 0.1 keeps its
 settings, its clock and its list of leftovers, and each of its scripts then fails before its first write. All other
 keys keep their place and meaning, open reservations and bindings included; node rows are rebuilt.
 
-Who changes what a key means raises FORMAT in `lua/include/settings` and adds a stage to `lua/convert_ledger`, before
+Format 2 differs in its indexes alone, which are dropped in one step; rows bring the new one along when they are next
+brought up to date, before anything is placed. A replica of format 2 refuses the new format in words.
+
+Who changes what a key means raises FORMAT in `lua/include/format` and adds a stage to `lua/convert_ledger`, before
 `finish`: it processes one slice, notes its progress in the `conversion` hash, and answers `converting`.
 """
 
@@ -21,8 +24,10 @@ from scheduler.store.settings_fields import encode
 
 @dataclass(frozen=True, slots=True)
 class OldLedger:
-    """The contents of a ledger of another version. `converting`: fenced, and not converted yet."""
+    """The contents of an older ledger. `made_by`: version 0.1, or a later format; `converting`: fenced, and not
+    converted yet."""
 
+    made_by: str
     converting: bool
     nodes: int
     open_reservations: int
@@ -36,15 +41,16 @@ class Conversion:
     async def look(self) -> OldLedger | None:
         """What there is to convert; None for a ledger of this version's format, or none at all. Writes nothing."""
         keys, client = self._runner.keys, self._runner.client
-        if int(await client.command("EXISTS", keys.settings)):
+        known_format = await client.command("HGET", keys.settings, "format")
+        if int(await client.command("EXISTS", keys.settings)) and known_format != b"2":
             return None
         converting = bool(int(await client.command("EXISTS", keys.conversion)))
-        if not converting and not int(await client.command("EXISTS", keys.fenced_settings)):
+        if known_format is None and not converting and not int(await client.command("EXISTS", keys.fenced_settings)):
             return None
         counts = await client.pipeline(
             [("ZCARD", keys.nodes), ("ZCARD", keys.expiry), ("HLEN", keys.bindings)],
         )
-        return OldLedger(converting, *map(int, counts))
+        return OldLedger("version 0.1" if known_format is None else "format 2", converting, *map(int, counts))
 
     async def convert(self, progress: Callable[[str, int], None] = lambda stage, done: None) -> bool:
         """Convert what `look` found, continuing an interrupted conversion; True when there was something to do.

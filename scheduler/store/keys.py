@@ -79,10 +79,11 @@ class Keys:
     forgotten = _Key("forgotten")
     node = _NodeKey("node:{}")
 
-    # The shape index.
-    shapes = _Key("shapes")
-    shape = _KeyById("shape:{}")  # <cpu>:<memory_mb>, as the scripts write it
-    journal = _Key("journal")
+    # The index by CPU rows; lua/include/places tells how classes are named.
+    classes = _Key("classes")
+    heads = _Key("heads")
+    row = _KeyById("row:{}")  # <class>:<row>
+    unknown = _KeyById("unknown:{}")  # <pool>
 
     # Avoided nodes, which refuse creations: chosen only when no other node fits.
     avoided = _Key("avoided")

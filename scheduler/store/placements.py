@@ -81,11 +81,13 @@ class PlacementStore:
         tail = codec.request_arguments(request, self._runner.entropy())
         first: list[Any] | None = None
         nodes: list[NodeExplanation] = []
+        order: dict[bytes, tuple[float, bytes, bytes]] = {}
         after = ""
         while True:
             _, reply = await self._run("explain_schedule", (after, EXPLAIN_PAGE, *tail))
             first = first or reply[:5]
             nodes += [_explained(entry) for entry in reply[5:]]
+            order.update({node_id: _order(rank, node_id) for node_id, _, _, rank, *_ in reply[5:] if rank})
             if len(reply) - 5 < EXPLAIN_PAGE:
                 break
             after = nodes[-1].node_id
@@ -95,7 +97,7 @@ class PlacementStore:
             strategy=Strategy(codec.text(strategy)),
             node=node,
             degraded=int(degraded) == 1,
-            nodes=_renumbered(nodes),
+            nodes=_ranked(nodes, order),
             reasons=_no_nodes(refusal[1:]).reasons if refusal else {},
             over_limit=_over_limit(refusal[2]) if refusal else None,
         )
@@ -139,11 +141,11 @@ def _over_limit(reply: list[Any]) -> OverLimit | None:
 
 
 def _explained(entry: list[Any]) -> NodeExplanation:
-    node_id, status, reason, rank, cpu_pressure, memory_pressure, cpu, memory, count, exceeded = entry
+    node_id, status, reason, _, cpu_pressure, memory_pressure, cpu, memory, count, exceeded = entry
     return NodeExplanation(
         node_id=codec.text(node_id),
         status=NodeStatus(codec.text(status)),
-        rank=int(rank) if rank else None,
+        rank=None,
         reason=codec.text(reason) or None,
         pressure=Pressure(codec.fraction(cpu_pressure), codec.fraction(memory_pressure)),
         pending=PendingTotals(int(cpu), int(memory), int(count)),
@@ -151,8 +153,15 @@ def _explained(entry: list[Any]) -> NodeExplanation:
     )
 
 
-def _renumbered(nodes: list[NodeExplanation]) -> tuple[NodeExplanation, ...]:
-    """Ranks without the gaps left by excluded nodes."""
-    order = sorted({node.rank for node in nodes if node.rank is not None})
-    place = {rank: position for position, rank in enumerate(order)}
-    return tuple(replace(node, rank=None if node.rank is None else place[node.rank]) for node in nodes)
+def _order(rank: bytes, node_id: bytes) -> tuple[float, bytes, bytes]:
+    """What the script ranks by: a number, what breaks ties, the id."""
+    number, _, ties = rank.partition(b" ")
+    return float(number), ties, node_id
+
+
+def _ranked(
+    nodes: list[NodeExplanation], order: dict[bytes, tuple[float, bytes, bytes]]
+) -> tuple[NodeExplanation, ...]:
+    """The nodes with their places, without gaps for those that may not be chosen."""
+    places = {codec.text(node_id): place for place, node_id in enumerate(sorted(order, key=order.__getitem__))}
+    return tuple(replace(node, rank=places.get(node.node_id)) for node in nodes)

@@ -14,8 +14,8 @@ from scheduler.store.memory import ReservationMemory
 Clock = Callable[[], int | None]
 """Virtual milliseconds in tests; None means the server's own clock."""
 
-FORMAT = 2
-"""What the keys of this version mean; `lua/include/settings` refuses any other."""
+FORMAT = 3
+"""What the keys of this version mean; `lua/include/format` refuses any other."""
 
 NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
 
@@ -78,9 +78,10 @@ def not_understood(what: str, found: str) -> StoreUnavailable:
         return StoreUnusable(f"the ledger's {what} is {found!r}, which this version does not know")
     if found == "converting":
         return StoreUnavailable(f"the ledger is being converted to format {FORMAT}; ask again")
-    if found == "1":
+    if found in ("1", "2"):
+        made_by = "version 0.1" if found == "1" else "format 2"
         return StoreUnusable(
-            f"the ledger is of version 0.1 and this version needs format {FORMAT}: "
+            f"the ledger is of {made_by} and this version needs format {FORMAT}: "
             "agentenv-scheduler inspect upgrade converts it"
         )
     return StoreUnusable(f"the ledger is of format {found or 'unknown'}; this version knows format {FORMAT}")

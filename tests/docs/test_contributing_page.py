@@ -24,7 +24,7 @@ def test_names_inside_files_are_there() -> None:
         ("scheduler/domain/placement.py", "class Strategy"),
         ("scheduler/domain/node.py", "class NodeSnapshot"),
         ("scheduler/api/http/answers.py", "StrategyName"),
-        ("lua/include/settings.lua", "FORMAT"),
+        ("lua/include/format.lua", "FORMAT"),
         ("scheduler/store/runner.py", "FORMAT"),
         ("lua/include/settings.lua", "read_settings"),
     ):

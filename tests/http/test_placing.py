@@ -98,7 +98,6 @@ async def test_a_size_no_node_could_hold_is_refused_as_such_and_costs_the_others
     explained = (await api.post("/v1/explain", json=body)).json()
     assert (explained["node"], explained["reasons"]) == (None, {"too_large": 2})
     assert {(node["reason"], node["rank"]) for node in explained["nodes"]} == {("too_large", None)}
-    assert await ledger.client.command("HLEN", ledger.keys.shapes) == 0
     assert (await api.get("/v1/reservations")).json()["reservations"] == []
 
 

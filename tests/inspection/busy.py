@@ -69,7 +69,7 @@ def report(node_id: str, *, used: int = 0, roster: tuple[str, ...] | None = None
 
 
 async def make_busy(ledger: Ledger) -> Busy:
-    """Nodes, reservations of every state, bindings, groups, shapes, templates, artifacts, a lease."""
+    """Nodes, reservations of every state, bindings, groups, templates, artifacts, a lease."""
     busy = Busy()
     for node_id in NODES:
         await ledger.nodes.set(node_id, address(node_id).endpoint, DiscoveryState.ACTIVE)

@@ -149,10 +149,12 @@ def test_an_unknown_reservation_or_node_is_told_as_such(inspect: Inspect, busy: 
     assert (inspect.status, "is not known" in inspect.errors) == (1, True)
 
 
-def test_shapes_tell_how_far_they_have_come(inspect: Inspect, busy: Busy) -> None:
-    (shape,) = inspect.json("shapes")["shapes"]
-    assert (shape["name"], shape["entries"], shape["lag"], shape["complete"]) == ("1:1024:ready", 3, 0, True)
-    assert "complete" in inspect("shapes")
+def test_the_index_tells_its_classes(inspect: Inspect, busy: Busy) -> None:
+    found = inspect.json("index")["classes"]
+    ranked = next(each for each in found if each["name"] == "r,-,64,68719476736,-,")
+    assert (ranked["kind"], ranked["pool"], ranked["nodes"], ranked["cpu_capacity"]) == ("class", "r", 3, 64)
+    assert ranked["least_memory_bytes"] == ranked["most_memory_bytes"] == 68_719_476_736
+    assert "r,-,64,68719476736,-," in inspect("index")
 
 
 def test_groups_show_how_full_each_budget_is(inspect: Inspect, busy: Busy) -> None:
@@ -184,7 +186,7 @@ def test_what_does_not_add_up_ends_with_status_1(inspect: Inspect, busy: Busy, r
     assert "3 things do not add up" in inspect("check")
 
 
-@pytest.mark.parametrize("what", ["nodes", "groups", "shapes", "reservations"])
+@pytest.mark.parametrize("what", ["nodes", "groups", "index", "reservations"])
 def test_a_ledger_that_was_never_opened_is_told_as_such(what: str, inspect: Inspect) -> None:
     assert inspect(what) == ""
     assert inspect.status == 1
@@ -206,7 +208,7 @@ def test_a_check_that_could_not_look_ends_with_status_2(inspect: Inspect, capsys
         (["groups"], "no open groups\n"),
         (["reservations"], "no reservations\n"),
         (["reservations", "--state", "pending"], "no reservations like that\n"),
-        (["shapes"], "no shapes\n"),
+        (["index"], "no node is ranked\n"),
         (["nodes"], "no nodes\n"),
     ],
 )

@@ -43,6 +43,8 @@ def breaking(name: str, named: str, commands: Callable[[Keys, Busy], Commands]) 
     return pytest.param(Break(name, named, commands), id=name.replace(" ", "_"))
 
 
+CLASS = "r,-,64,68719476736,-,"
+ROW_OF_PENDING = f"{CLASS}:1"
 ROW = "r,64,68719476736,0,0,0,0,0,{},{},{}"
 
 BREAKS = [
@@ -188,12 +190,19 @@ BREAKS = [
     breaking("a recency without its group", "group image:image-pending is listed as recent but not open", lambda k, b: [
         ("HDEL", k.groups, "image:image-pending")]),
     # The index.
-    breaking("an index that lost a node", "ranks 2 nodes of 3", lambda k, b: [
-        ("ZREMRANGEBYRANK", k.shape("1:1024:ready"), 0, 0)]),
-    breaking("an index with a wrong rank", "ranks node", lambda k, b: [
-        ("ZINCRBY", k.shape("1:1024:ready"), 1, _member(b, "pending"))]),
-    breaking("an index with a stranger", "ranks 4 nodes of 3", lambda k, b: [
-        ("ZADD", k.shape("1:1024:ready"), 1, "0" * 30 + "ghost")]),
+    breaking("an index that lost a node", "does not stand in row", lambda k, b: [
+        ("ZREM", k.row(ROW_OF_PENDING), _member(b, "pending"))]),
+    breaking("an index with a wrong load", "does not stand in row", lambda k, b: [
+        ("ZINCRBY", k.row(ROW_OF_PENDING), 1, _member(b, "pending"))]),
+    breaking("an index with a stranger", "holds node ghost, which belongs elsewhere", lambda k, b: [
+        ("ZADD", k.row(ROW_OF_PENDING), 1, "0" * 30 + "ghost")]),
+    breaking("a row that its class does not show", "its class shows", lambda k, b: [
+        ("ZADD", k.row(ROW_OF_PENDING), -5, "0" * 30 + "ghost")]),
+    breaking("a class that nobody is in", "which has none", lambda k, b: [("DEL", k.row(ROW_OF_PENDING))]),
+    breaking("chunks that a class shows otherwise", "shows another least for rows from 0", lambda k, b: [
+        ("HDEL", k.heads, f"{CLASS}:0")]),
+    breaking("an unknown one too many", "unknown r holds node ghost", lambda k, b: [
+        ("ZADD", k.unknown("r"), 0, "0" * 30 + "ghost")]),
     # Artifacts, templates, CPU templates, totals.
     breaking("an artifact nobody provides", "is listed but nobody provides it", lambda k, b: [
         ("ZADD", k.artifacts, 1, "4:east|5:store|ghost")]),
@@ -234,8 +243,8 @@ BREAKS = [
         ("PERSIST", k.sandbox("s-settled"))]),
     breaking("a name of nothing", "leads to reservation ghost, which does not exist", lambda k, b: [
         ("SET", k.sandbox("s-ghost"), "ghost")]),
-    breaking("a shape nobody uses", "shape:7:7 is not listed in shapes", lambda k, b: [
-        ("ZADD", k.shape("7:7"), 1, "0" * 30 + "a")]),
+    breaking("a row of no class", "row:r,-,7,7,-,:3 is not of a class that is listed in classes", lambda k, b: [
+        ("ZADD", k.row("r,-,7,7,-,:3"), 1, "0" * 30 + "a")]),
     breaking("something parked for ever", "artifact_leftovers:9 is not listed in artifact_leftovers", lambda k, b: [
         ("SADD", k.artifact_parked("9"), "x")]),
 ]  # fmt: skip
@@ -259,7 +268,7 @@ async def test_a_ledger_in_which_everything_has_happened_adds_up(ledger: Ledger,
 
 async def test_each_thing_counts_once_however_many_name_it(ledger: Ledger, busy: Busy) -> None:
     keys = ledger.keys
-    counted = (("HLEN", "bindings"), ("HLEN", "groups"), ("HLEN", "shapes"), ("ZCARD", "artifacts"))
+    counted = (("HLEN", "bindings"), ("HLEN", "groups"), ("HLEN", "classes"), ("ZCARD", "artifacts"))
     expected = {name: int(await ledger.client.command(count, keys.named(name))) for count, name in counted}
     assert all(expected.values())
     looked_at = (await check(ledger)).looked_at
@@ -300,7 +309,7 @@ def test_every_kind_of_key_is_in_the_table() -> None:
         ("aenv:{d}:node:a%3Aclaims", "node:{}", "a:claims"),
         ("aenv:{d}:node:a:claims", "node:{}:claims", "a"),
         ("aenv:{d}:reservation:r:1", "reservation:{}", "r:1"),
-        ("aenv:{d}:shape:ordinary:ready", "shape:{}", "ordinary:ready"),
+        ("aenv:{d}:row:r,-,64,68719476736,-,:3", "row:{}", "r,-,64,68719476736,-,:3"),
         ("aenv:{d}:groups:recent", "groups:recent", ""),
         ("aenv:{d}:cpu_configs:", "cpu_configs:{}", ""),
     ],

@@ -111,8 +111,9 @@ async def test_a_node_that_is_chosen_without_being_there_is_taken_out(
         await client.hdel(ledger.keys.loads, ghost)
         for name in (ledger.keys.candidates, ledger.keys.ready):
             await client.zadd(name, {ghost: 0})
-        async for shape in client.scan_iter(ledger.keys.shape("*")):
-            await client.zadd(shape, {"0" * 30 + ghost: 0})
+        for kind in (ledger.keys.row, ledger.keys.unknown):
+            async for name in client.scan_iter(kind("*")):
+                await client.zadd(name, {"0" * 30 + ghost: 0})
     await client.aclose()
     for number in range(6):
         assert (await cluster.place(1, 64, idempotency_key=f"after-{number}")).node_id == "b"
@@ -128,3 +129,39 @@ async def test_repair_tells_first_and_writes_when_asked(ledger: Ledger, cluster:
     done = await repair(ledger, apply=True)
     assert not done.left
     assert (await cluster.pending("a"))[0] + (await cluster.pending("b"))[0] == 2
+
+
+LOST = pytest.mark.parametrize("what", ["row", "heads", "classes"])
+
+
+@LOST
+async def test_a_node_that_the_index_lost_comes_back_with_its_reports(
+    what: str, ledger: Ledger, cluster: Cluster, backend: Backend
+) -> None:
+    await two_nodes(cluster)
+    await lose(what, ledger, backend)
+    for _ in range(64):  # one report in sixteen looks
+        await cluster.report("a")
+        await cluster.report("b")
+    assert await fill(cluster) == 2 * 16 - 2
+    await assert_ledger_is_sound(ledger)
+
+
+@LOST
+async def test_a_repair_brings_back_what_the_index_lost(
+    what: str, ledger: Ledger, cluster: Cluster, backend: Backend
+) -> None:
+    await two_nodes(cluster)
+    await lose(what, ledger, backend)
+    assert not (await repair(ledger, apply=True)).left
+    assert await fill(cluster) == 2 * 16 - 2
+
+
+async def lose(what: str, ledger: Ledger, backend: Backend) -> None:
+    client: Any = backend.client()
+    if what == "row":
+        async for name in client.scan_iter(ledger.keys.row("*")):
+            await client.delete(name)
+    else:
+        await client.delete(ledger.keys.heads if what == "heads" else ledger.keys.classes)
+    await client.aclose()

@@ -112,7 +112,8 @@ async def test_every_node_of_a_large_fleet_costs_what_one_costs(ledger: Ledger, 
     fleet = await cost_of_unchanged(ledger, real_server, 2_000, roster_of(50))
     print(fleet.total / 2_000, "commands for one unchanged report of a fleet of 2,000")
     assert fleet.scripts == 2_000
-    assert fleet.total == 2_000 * one.total
+    # One report in sixteen also looks whether its node stands where it should in the index, in three commands.
+    assert 0 <= fleet.total - 2_000 * one.total <= 3 * 2_000 / 12
 
 
 async def test_open_reservations_are_what_an_unchanged_report_pays_for(

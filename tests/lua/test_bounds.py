@@ -39,10 +39,10 @@ NODE_IDS = ("a", "b:1", "c%", "é", "n10", "n9")
 OWNED_BY_A_NODE = {"node:{}", "node:{}:cpu_config", "node:{}:artifacts", "node:{}:doubts"}
 SETS_OF_NODES = {
     "nodes", "loads", "silent", "unhealthy", "last_resort", "over_limit", "lingering", "candidates", "capacities",
-    "capacity:{}",
+    "capacity:{}", "classes", "heads", "row:{}", "unknown:{}",
 }  # fmt: skip
 CAPPED = {
-    "journal", "shapes", "shape:{}", "groups", "groups:recent", "templates", "template:{}", "artifacts", "artifact:{}",
+    "groups", "groups:recent", "templates", "template:{}", "artifacts", "artifact:{}",
     "artifact_scopes", "cpu_configs:{}", "cpu_config_counts:{}", "cpu_config_result:{}",
 }  # fmt: skip
 ONE_OF_A_KIND = {"shared_settings", "sequence", "rotations", "stats"}

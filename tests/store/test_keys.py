@@ -77,8 +77,8 @@ def test_no_name_is_given_twice() -> None:
 
 
 def test_lua_names_are_read_in_all_their_forms() -> None:
-    text = "key('loads') key('shape:' .. s) node_key(node_id, 'claims') node_key(f(id), 'x') node_key(id) monkey('no')"
-    assert names_in_lua(text) == {"loads", "shape:{}", "node:{}:claims", "node:{}:x"}
+    text = "key('loads') key('row:' .. s) node_key(node_id, 'claims') node_key(f(id), 'x') node_key(id) monkey('no')"
+    assert names_in_lua(text) == {"loads", "row:{}", "node:{}:claims", "node:{}:x"}
 
 
 def test_lua_uses_no_key_that_python_does_not_name() -> None:

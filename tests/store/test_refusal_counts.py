@@ -1,4 +1,4 @@
-"""A refusal counts every node once, however often the same shape was refused before."""
+"""A refusal counts every node once, however often the same size was refused before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def report(ledger: Ledger, node_id: str, allocated_cpu: int) -> None:
 
 
 @pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
-async def test_reasons_add_up_to_the_nodes_after_many_refusals_of_one_shape(ledger: Ledger) -> None:
+async def test_reasons_add_up_to_the_nodes_after_many_refusals_of_one_size(ledger: Ledger) -> None:
     await ledger.nodes.replace([NodeAddress(name, f"http://{name}:8000") for name in "abc"], ())
     for allocated_cpu in (5, 6, 7, 8, 5):
         for node_id in "abc":

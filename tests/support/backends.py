@@ -62,10 +62,12 @@ class Backend:
         return await open_ledger(redis_addr or self.redis_addr, domain=domain, options=options, **timing)
 
     def client(self) -> redis.asyncio.Redis:
-        """A raw client on the same store; texts, not bytes. Close it with `aclose()`."""
+        """A raw client on the same store; texts, not bytes, packed numbers escaped. Close it with `aclose()`."""
         if self.server is None:
             return fakeredis.FakeAsyncRedis(server=self.fake_server, decode_responses=True)
-        return redis.asyncio.Redis(host="127.0.0.1", port=self.server.port, decode_responses=True)
+        return redis.asyncio.Redis(
+            host="127.0.0.1", port=self.server.port, decode_responses=True, encoding_errors="backslashreplace"
+        )
 
 
 async def put_settings(ledger: Ledger, settings: LedgerSettings, replica_id: str = "test-replica") -> None:

@@ -1,4 +1,4 @@
-"""A ledger of version 0.1 is converted: what it promised is kept, and 0.1 writes nothing any more."""
+"""An older ledger is converted: what it promised is kept, and the older version writes nothing any more."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, StoreUnavailable, StoreUnusable
 from scheduler.store.keys import Keys
 from scheduler.store.ledger import Ledger
+from scheduler.store.runner import FORMAT
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock
@@ -145,6 +146,44 @@ async def test_converting_again_changes_nothing(converted: Ledger, raw: Any) -> 
     before = await contents(raw, KEYS)
     assert await converted.conversion.look() is None
     assert not await converted.conversion.convert()
+    assert await contents(raw, KEYS) == before
+
+
+async def make_format_2(ledger: Ledger, raw: Any) -> None:
+    """As the format before this one kept the same: indexes by size of request, which follow a journal, and no rows."""
+    keys = ledger.keys
+    async for key in raw.scan_iter(keys.pattern):
+        if keys.name_of(key).split(":")[0] in {"row", "unknown", "classes", "heads"}:
+            await raw.delete(key)
+    await raw.hset(keys.named("shapes"), "2:2048", "1,1700000000000,c")
+    await raw.zadd(keys.named("shape:2:2048"), {"0" * 30 + "node-a": 0.5})
+    await raw.rpush(keys.named("journal"), "0" * 30 + "node-a")
+    await raw.hset(keys.rotations, "journal_base", 7)
+    await raw.hset(keys.settings, "format", 2)
+
+
+async def test_a_ledger_of_format_2_is_converted(converted: Ledger, raw: Any) -> None:
+    held = {node.node_id: node.pending for node in await converted.nodes.list()}
+    await make_format_2(converted, raw)
+    with pytest.raises(StoreUnusable, match=r"format 2 .* inspect upgrade"):
+        await converted.placements.schedule(ScheduleRequest())
+    found = await converted.conversion.look()
+    assert found is not None
+    assert (found.made_by, found.converting, found.nodes) == ("format 2", False, 3)
+    assert await converted.conversion.convert()
+    assert await converted.conversion.look() is None
+    decision = await converted.placements.schedule(ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64)))
+    assert decision.node.node_id in held
+    await converted.reservations.cancel(decision.reservation.reservation_id if decision.reservation else "")
+    assert {node.node_id: node.pending for node in await converted.nodes.list()} == held
+    await assert_ledger_is_sound(converted)
+
+
+async def test_a_script_of_format_2_refuses_in_words(converted: Ledger, raw: Any) -> None:
+    text = converted.client.scripts.render("list_bindings").replace(f"local FORMAT = '{FORMAT}'", "local FORMAT = '2'")
+    before = await contents(raw, KEYS)
+    reply = await raw.eval(text, 1, KEYS.settings, "", "", "10")
+    assert reply == ["unknown", "format", str(FORMAT)]
     assert await contents(raw, KEYS) == before
 
 

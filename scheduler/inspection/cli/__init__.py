@@ -2,7 +2,7 @@
 
 __init__.py   the operator's words, and the names they had before
 options.py    where the ledger is
-indexes.py    `groups` and `shapes`
+indexes.py    `groups` and `index`
 whole.py      `check`, `repair`, `upgrade`, `clock`
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typer
 
-from scheduler.inspection.cli.indexes import groups, shapes
+from scheduler.inspection.cli.indexes import groups, index
 from scheduler.inspection.cli.options import opened
 from scheduler.inspection.cli.whole import check, clock, repair, upgrade
 from scheduler.operating.cli import add_words
@@ -28,7 +28,7 @@ inspect_app.command("reservation", epilog=examples("inspect ", "reservation c6c1
 )
 
 inspect_app.command("groups", epilog=examples("inspect ", "groups", "groups --limit 20 --sort -cpus"))(groups)
-inspect_app.command("shapes", epilog=examples("inspect ", "shapes", "shapes --watch"))(shapes)
+inspect_app.command("index", epilog=examples("inspect ", "index", "index --watch"))(index)
 
 inspect_app.command("check", epilog=examples("inspect ", "check --redis-addr 127.0.0.1:6379", "check --json"))(check)
 inspect_app.command("repair", epilog=examples("inspect ", "repair", "repair --apply"))(repair)

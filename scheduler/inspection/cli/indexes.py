@@ -1,4 +1,4 @@
-"""`inspect groups` and `inspect shapes`."""
+"""`inspect groups` and `inspect index`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from scheduler.api.views import group_view
 from scheduler.domain.sandbox import PlacementGroup
 from scheduler.inspection.cli.options import opened
+from scheduler.inspection.index import look_at_index
 from scheduler.inspection.ledger_source import LedgerSource
-from scheduler.inspection.shapes import look_at_shapes
-from scheduler.inspection.tables import GROUPS, SHAPES
+from scheduler.inspection.tables import GROUPS, INDEX
 from scheduler.operating.cli.command import asking
 from scheduler.operating.cli.display import Display, View
 from scheduler.store.ledger import Ledger
@@ -39,13 +39,13 @@ async def groups(
     await display.show(look)
 
 
-@asking(opened, lists=SHAPES)
-async def shapes(source: LedgerSource, display: Display) -> None:
-    """The ranking indexes: size, how far behind the journal, last use, complete or being built."""
+@asking(opened, lists=INDEX)
+async def index(source: LedgerSource, display: Display) -> None:
+    """The index that least_loaded searches: classes of nodes, and how their nodes spread over rows."""
 
     async def look() -> View:
-        rows = SHAPES.sorted(await look_at_shapes(source.ledger), display.sort)
-        return View(SHAPES.table(rows, await source.now_ms()), {"shapes": [asdict(shape) for shape in rows]})
+        rows = INDEX.sorted(await look_at_index(source.ledger), display.sort)
+        return View(INDEX.table(rows, await source.now_ms()), {"classes": [asdict(each) for each in rows]})
 
     await display.show(look)
 

@@ -48,9 +48,11 @@ def check(
 @asking(opened_as_it_is)
 async def upgrade(
     source: LedgerSource,
-    apply: Annotated[bool, typer.Option("--apply", help="Convert. Stop all replicas of version 0.1 first.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Convert. Stop all replicas of the older version first.")
+    ] = False,
 ) -> None:
-    """Bring the ledger of version 0.1 to this version's format. Without --apply: say what there is, write nothing."""
+    """Bring the ledger of an older version to this one's format. Without --apply: say what there is, write nothing."""
     from scheduler.inspection.upgrade import upgrading
 
     for line in await upgrading(source.ledger, apply=apply):

@@ -1,0 +1,18 @@
+-- @include "include/index"
+-- What a search met in the index, against what the row of its node says.
+
+-- Whether a place is where a search met its node.
+local function stands_at(place, found)
+  if not place or place.member ~= found.member then return false end
+  return place.key == found.key or place.unknown == found.key or cpu_rows.free_entry(place).key == found.key
+end
+
+-- Takes out what a search met and no row explains.
+local function remove_found(found)
+  redis.call('ZREM', found.key, found.member)
+  if found.class then
+    local least = redis.call('ZRANGE', found.key, '0', '0', 'WITHSCORES')[2]
+    cpu_rows.set_head(found.class, found.row, least and tonumber(least) or cpu_rows.EMPTY)
+    cpu_rows.flush()
+  end
+end

@@ -1,0 +1,73 @@
+-- @include "include/heads"
+-- The heads of their rows say which rows of some classes may hold the least loaded node: a row's pressure is at least the
+-- larger of what its CPUs and the memory of its first node make. Chunks of rows are opened in the order of that bound.
+-- Of each class the search is told: `first` and `final`, the rows that are looked at; `most`, the highest score; `step`, CPUs
+-- of one row; pressures are (row * step + CPUs) / per_cpu and (score + per) / per_memory, above 1 by `above` and
+-- `per_memory_above` where memory capacities differ within the class.
+-- A class is even, and counts as if all of its nodes had the least memory capacity, where these differ by no more than that.
+local EVEN = 2 ^ -12
+local EMPTY, CHUNK, class_heads, chunk_heads = cpu_rows.EMPTY, cpu_rows.CHUNK, cpu_rows.class_heads, cpu_rows.chunk_heads
+
+-- The memory pressure of a score in a class, or the least it can be.
+local function memory_pressure(class, score)
+  local pressure = (score + class.per) / class.per_memory
+  if class.above and pressure > 1 then pressure = (score + class.above) / class.per_memory_above end
+  return pressure
+end
+
+-- The least bound there is, and the rows that have it. `class.exact[row]` replaces the bound of a row that was opened.
+local function scan(classes, cpus)
+  local least, others = EMPTY, nil
+  local best_class, best_row, best_score, best_cpu
+  for index = 1, #classes do
+    local class = classes[index]
+    local tops, opened, most, exact = cpu_rows.classes[class.name], nil, class.most, class.exact
+    local per_cpu, step, first, final = class.per_cpu, class.step, class.first, class.final
+    local per, per_memory, mixed = class.per, class.per_memory, class.above
+    local from, last = math.floor(first / CHUNK) + 3, tops and math.min(#tops, math.floor(final / CHUNK) + 3) or 0
+    while true do
+      local chosen, bound = nil, least
+      for number = from, last do
+        local top = tops[number]
+        if top <= most and not (opened and opened[number]) then
+          local pressure = ((number - 3) * CHUNK * step + cpus) / per_cpu
+          if pressure > bound then break end
+          local memory = (top + per) / per_memory
+          if mixed and memory > 1 then memory = memory_pressure(class, top) end
+          if memory > pressure then pressure = memory end
+          if pressure < bound or (pressure == bound and not chosen) then chosen, bound = number, pressure end
+        end
+      end
+      if not chosen then break end
+      opened = opened or {}
+      opened[chosen] = true
+      local base, scores = (chosen - 3) * CHUNK - 1, chunk_heads(class.name, chosen - 3)
+      for at = 1, CHUNK do
+        local score = scores[at]
+        if score <= most then
+          local row = base + at
+          local cpu = (row * step + cpus) / per_cpu
+          if cpu > least or row > final then break end
+          if row >= first then
+            local pressure = exact[row]
+            if not pressure then
+              pressure = (score + per) / per_memory
+              if mixed and pressure > 1 then pressure = memory_pressure(class, score) end
+              if cpu > pressure then pressure = cpu end
+            end
+            if pressure < least then
+              least, others, best_class, best_row, best_score, best_cpu = pressure, nil, class, row, score, cpu
+            elseif pressure == least and best_class then
+              others = others or {}
+              others[#others + 1] = { class = class, row = row, score = score, cpu = cpu }
+            end
+          end
+        end
+      end
+    end
+  end
+  if not best_class then return least, nil end
+  local found = { { class = best_class, row = best_row, score = best_score, cpu = best_cpu } }
+  for index = 1, others and #others or 0 do found[index + 1] = others[index] end
+  return least, found
+end

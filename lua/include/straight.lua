@@ -1,0 +1,115 @@
+-- Included at the head of schedule_sandbox: the usual placement in one straight line, before most of the functions that the
+-- rest of the script is made of. It ends the script when it could place; whatever is out of the ordinary (`break`) is left,
+-- before anything was written, to the text that follows and decides the same: tests/lua/test_index.py holds both to one
+-- oracle. Ordinary is: least_loaded; both dimensions stated, and limited by capacity; a sandbox that its node will name;
+-- nobody excluded, avoided, silent or due; a known candidate that fits, of classes without limits and of even memory.
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/cursors"
+-- @include "include/settings"
+local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))
+repeat
+  local call, form, sub = redis.call, string.format, string.sub
+  if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '0' or ARGV[16] then break end
+  local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
+  if format ~= FORMAT or strategy ~= 'least_loaded' or (admission ~= 'strategy' and admission ~= 'always')
+    or (placement ~= 'least_loaded' and placement ~= 'round_robin') or stored[7] == 'unlimited' or stored[8] == 'unlimited'
+    or stored[10] or stored[12] then
+    break
+  end
+  local cpus, memory_mb = ARGV[10], ARGV[11]
+  if ARGV[9] == 'template' and ARGV[12] ~= '' then
+    local known = call('HMGET', prefix .. 'template:' .. ARGV[12], 'cpu_count', 'memory_mb')
+    cpus, memory_mb = known[1] or cpus, known[2] or memory_mb
+  end
+  cpus = tonumber(cpus)
+  local bytes = memory_mb * 1048576
+  if cpus <= 0 or bytes <= 0 then break end
+  local rotations = call('HMGET', prefix .. 'rotations', 'now', 'offset', 'ties')
+  local now = read_clock(ARGV[1], rotations[1], rotations[2])
+  local now_ms, id = form('%d', now), ARGV[2]
+  local reservation = prefix .. 'reservation:' .. id
+  if call('EXISTS', reservation) == 1 or call('ZCOUNT', prefix .. 'seen', '-inf', form('(%d', now - report_ttl_ms)) > 0
+    or call('ZCOUNT', prefix .. 'expiry', '-inf', now_ms) > 0 or call('EXISTS', prefix .. 'avoided_until') == 1 then
+    break
+  end
+
+  -- Choose.
+  -- @include "include/ties"
+  local listed, classes, plain = call('HGETALL', prefix .. 'classes'), {}, true
+  for at = 1, #listed, 2 do
+    local name = listed[at]
+    if sub(name, 1, 2) == 'r,' then
+      local cpu, band, marks = string.match(name, '^r,%-,(%-?%d+),(%-?%d+),%-,(%a*)$')
+      local tops = cpu_rows.unpack(listed[at + 1])
+      cpu_rows.classes[name] = tops
+      cpu, band = tonumber(cpu), tonumber(band)
+      if marks ~= '' or not cpu or cpu == 0 or cpu > 16384 or tops[1] <= 0
+        or tops[2] - tops[1] > tops[1] * EVEN then
+        plain = false
+        break
+      elseif cpu > 0 and band > 0 and cpu >= cpus then
+        -- Nodes of which one capacity is not known rank behind all these.
+        classes[#classes + 1] = {
+          name = name, cpu = cpu, band = band, exact = {}, step = 1, first = 0, final = cpu - cpus, most = band - bytes,
+          per_cpu = cpu, per_memory = tops[1], per = tops[1] - band + bytes, least = tops[1], largest = tops[2],
+        }
+      end
+    end
+  end
+  if not plain or not classes[1] then break end
+  local least, rows_found = scan(classes, cpus)
+  local found = rows_found and pick_in_turn(rows_found, least, { counter = tonumber(rotations[3] or '0') })
+  if not found then break end
+
+  -- Nothing is written for a node that the index shows otherwise than its row does.
+  local class, row, member = found.item.class, found.row, found.member
+  local node_id = sub(member, 31)
+  local fixed, cpu, memory, load, used, starting, after, pending_cpu, pending_memory, pending_count = string.match(
+    call('HGET', prefix .. 'loads', node_id) or '',
+    '^(r,(%d+),(%d+),(%d+),(%d+),(%d+)(,%d+,%d+,))(%d+),(%d+),(%d+)$')
+  memory = tonumber(memory or '')
+  if not fixed or tonumber(cpu) ~= class.cpu or memory < class.least or memory > class.largest or load + pending_cpu ~= row
+    or starting + pending_count ~= tonumber(sub(member, 1, 10))
+    or form(',%d,%d,', sub(member, 11, 20), sub(member, 21, 30)) ~= after then
+    break
+  end
+
+  -- Write, in the order of include/index and of the text below.
+  local score = used + pending_memory - memory + class.band
+  local new_row, new_score = row + cpus, score + bytes
+  local new_member = form('%010d', starting + pending_count + 1) .. sub(member, 11)
+  local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
+  call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', form('%d', clock_offset), 'ties',
+    form('%d', (rotations[3] or 0) + 1))
+  local endpoint = call('HGET', node, 'endpoint') or ''
+  local sequence = form('%d', call('INCR', prefix .. 'sequence'))
+  call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), new_member)
+  call('HSET', prefix .. 'loads', node_id,
+    fixed .. form('%d,%d,%d', pending_cpu + cpus, pending_memory + bytes, pending_count + 1))
+  local head = found.item.head
+  if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
+  cpu_rows.lower_head(class.name, new_row, new_score)
+  cpu_rows.flush()
+  call('ZREM', found.key, member)
+  local cpu_text, memory_text = form('%d', cpus), form('%d', bytes)
+  local deadline = form('%d', now + (ARGV[5] ~= '' and ARGV[5] or reservation_ttl_ms))
+  call('ZADD', prefix .. 'reservations', sequence, id)
+  call('ZADD', prefix .. 'expiry', deadline, id)
+  call('ZADD', node .. ':reservations', sequence, id)
+  call('HSET', node .. ':unnamed', id,
+    (ARGV[4] == 'heartbeat' and 'h,' or 'e,') .. sequence .. ',' .. cpu_text .. ',' .. memory_text .. ',1')
+  local fields = {
+    'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu_text, 'memory_bytes', memory_text,
+    'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1',
+  }
+  local count = #fields
+  if ARGV[12] ~= '' then
+    fields[count + 1], fields[count + 2] = 'template_id', ARGV[12]
+    count = count + 2
+  end
+  if ARGV[13] ~= '' then fields[count + 1], fields[count + 2] = 'origin', ARGV[13] end
+  call('HSET', reservation, 'fingerprint', ARGV[3], 'strategy', 'least_loaded', 'caller', ARGV[7], 'request_id', ARGV[6],
+    unpack(fields))
+  do return { 'placed', node_id, endpoint, 'least_loaded', '0', fields } end
+until true

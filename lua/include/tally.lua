@@ -1,0 +1,91 @@
+-- Included inside include/refusal: how many candidates lack CPUs, how many memory, and how many are within their limits
+-- only without this request. Excluded ones count elsewhere.
+-- Where rows tell capacity alone, they are counted by row. Where limits bind as well, or nodes stand in no class, up to 256
+-- candidates are judged one by one; of more, those that have the capacity are over a limit, and the rest lacks it.
+local JUDGED_MOST = 256
+
+local function pools_of(context)
+  local pools = POOLS[context.variant]
+  return context.avoiding and pools .. string.upper(pools) or pools
+end
+
+-- Calls `visit(key)` for every row with members that has CPUs free for the demand, of classes with or without limits.
+local function visit_rows(classes, bounded, visit)
+  for _, class in ipairs(classes) do
+    if not bounded or string.find(class.marks, 'b', 1, true) then
+      local tops = class_heads(class.name)
+      for number = 0, math.min(#tops - 3, math.floor(class.final / CHUNK)) do
+        if tops[number + 3] < EMPTY then
+          local scores = chunk_heads(class.name, number)
+          for at = 1, CHUNK do
+            local row = number * CHUNK + at - 1
+            if scores[at] < EMPTY and row <= class.final then
+              visit(key('row:' .. class.name .. ':' .. integer(row)), class)
+            end
+          end
+        end
+      end
+    end
+  end
+end
+
+local function tally_rows(classes, request, context, left)
+  if left > TOLD_APART_MAX then return left, 0, 0 end
+  local memory = 0
+  visit_rows(classes, false, function(name) memory = memory + redis.call('ZCARD', name) end)
+  for node_id in pairs(request.excluded) do
+    local row = row_of(node_id)
+    if row and holds_pool(context.variant, row.pool) then
+      local _, reason = score_of(row, context.demand, context.settings)
+      if reason ~= 'insufficient_cpu' then memory = memory - 1 end
+    end
+  end
+  return left - memory, memory, 0
+end
+
+local function tally_nodes(request, context)
+  local counts, over = { insufficient_cpu = 0, insufficient_memory = 0, over_limit = 0 }, {}
+  for _, set in ipairs({ context.set, context.second }) do
+    for _, node_id in ipairs(redis.call('ZRANGE', key(set), 0, -1)) do
+      local row = not request.excluded[node_id] and row_of(node_id)
+      if row then
+        local score, reason = score_of(row, context.demand, context.settings)
+        if reason then counts[reason] = counts[reason] + 1 end
+        if reason == 'over_limit' then over[#over + 1] = { score = score, member = row_member(row, node_id) } end
+      end
+    end
+  end
+  table.sort(over, function(one, other)
+    if one.score ~= other.score then return one.score < other.score end
+    return one.member < other.member
+  end)
+  for index, each in ipairs(over) do over[index] = string.sub(each.member, 31) end
+  return counts.insufficient_cpu, counts.insufficient_memory, counts.over_limit, over
+end
+
+-- More than are judged: those with the capacity lack it under their limits. Some of them, to name a limit.
+local function tally_limits(classes, context, left)
+  local limit, over = 0, {}
+  visit_rows(classes, true, function(name, class)
+    local most = string.format('%.17g', class.most)
+    limit = limit + redis.call('ZCOUNT', name, '-inf', most)
+    if #over < 32 then
+      for _, member in ipairs(redis.call('ZRANGEBYSCORE', name, '-inf', most, 'LIMIT', 0, 32)) do
+        over[#over + 1] = string.sub(member, 31)
+      end
+    end
+  end)
+  if not context.admits then limit = left end
+  limit = math.min(limit, left)
+  return left - limit, 0, limit, over, true
+end
+
+-- CPUs, memory, limits; the nodes that limits keep out, as far as they are known; whether the first two are one figure.
+local function tally(request, context, left)
+  local classes = classes_for(pools_of(context), nil, context.demand, 'fit', context.settings)
+  local plain = redis.call('HLEN', key('classes')) < cpu_rows.CLASSES_MAX
+  for _, class in ipairs(classes) do plain = plain and not class.shadowed end
+  if plain then return tally_rows(classes, request, context, left) end
+  if left <= JUDGED_MOST then return tally_nodes(request, context) end
+  return tally_limits(classes, context, left)
+end

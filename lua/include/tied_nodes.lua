@@ -1,0 +1,75 @@
+-- Included inside include/ties: several nodes of one row have the same pressure.
+local function counts_of(member)
+  return string.sub(member, 1, 30)
+end
+
+-- Of the nodes of one row that are within its memory limit, those with the least counts among the first by memory.
+-- Second: whether there may be more.
+local function list_by_counts(item, picker)
+  local members = redis.call('ZRANGEBYSCORE', item.key, '-inf', string.format('%.17g', item.most), 'LIMIT', 0, item.share)
+  local list, least, size = {}, nil, 0
+  for index = 1, #members do
+    local member = members[index]
+    local counts = string.sub(member, 1, 30)
+    if (not least or counts <= least)
+      and (not picker.accepts or picker.accepts(string.sub(member, 31), item.class)) then
+      if counts ~= least then list, least, size = {}, counts, 0 end
+      size = size + 1
+      list[size] = member
+    end
+    if picker.unproven then return list end
+  end
+  table.sort(list)
+  return list, #members == item.share
+end
+
+-- Equal counts and equal memory are neighbours in a row: where they end.
+local function end_of_block(item, counts, score)
+  local low, high = 0, redis.call('ZCOUNT', item.key, '-inf', score) - 1
+  local function same(rank) return counts_of(redis.call('ZRANGE', item.key, integer(rank), integer(rank))[1]) == counts end
+  if same(high) then return high end
+  while low + 1 < high do
+    local middle = math.floor((low + high) / 2)
+    if same(middle) then low = middle else high = middle end
+  end
+  return low
+end
+
+-- The highest score whose pressure is not above this one.
+local function highest_score(class, pressure)
+  local score = math.floor(pressure * class.per_memory - class.per)
+  while memory_pressure(class, score + 1) <= pressure do score = score + 1 end
+  while memory_pressure(class, score) > pressure do score = score - 1 end
+  return math.min(score, class.most)
+end
+
+-- Sets the counts that are least, and where their nodes stand.
+local function find_among(item, least, picker)
+  local class, head = item.class, item.head
+  if item.list then
+    table.sort(item.list)
+    local list = { item.list[1] }
+    for index = 2, #item.list do
+      if counts_of(item.list[index]) == counts_of(list[1]) then list[index] = item.list[index] end
+    end
+    item.list = list
+  elseif class.picky then
+    item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
+    item.list = list_by_counts(item, picker)
+    if not item.list[1] then item.list = { class.accepted[item.row] } end
+  elseif item.cpu >= least then
+    local more
+    item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
+    item.list, more = list_by_counts(item, picker)
+    -- So many alike that memory tells none of them apart.
+    local alike = more and #item.list == item.share and end_of_block(item, counts_of(head[1]), head[2]) + 1 or 0
+    if alike > item.share then item.list, item.tied = nil, alike end
+  elseif head[4] == head[2] and counts_of(head[3]) == counts_of(head[1]) then
+    item.tied = end_of_block(item, counts_of(head[1]), head[2]) + 1
+  else
+    item.list = { head[1] }
+  end
+  if item.list and not item.list[1] then item.list = { head[1] } end
+  if item.list then item.tied = #item.list end
+  item.counts = counts_of(item.list and item.list[1] or head[1])
+end

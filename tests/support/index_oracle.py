@@ -1,0 +1,139 @@
+"""Who a ranked placement may choose, and why nobody: every node's row read and compared, in the plainest way.
+
+The rows in `loads` are what the index is made of. What a row is made of is other models' business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+POOLS = {"any": "rc", "ready": "r", "degraded": "u"}
+TOLD_APART_MOST = 1_000
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Memory in bytes; 0: not stated. `admits`: capacity keeps nodes out."""
+
+    cpu: int
+    memory: int
+    creation: bool = True
+    admits: bool = True
+    cpu_unlimited: bool = False
+    memory_unlimited: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    node_id: str
+    pool: str
+    cpu_capacity: int
+    memory_capacity: int
+    cpu_load: int
+    memory_load: int
+    counts: tuple[int, int, int]
+    pending: tuple[int, int, int]
+    most: tuple[int, int, int] = (-1, -1, -1)
+
+    @classmethod
+    def of(cls, node_id: str, text: str) -> Row:
+        pool, *numbers = text.split(",")
+        cpu, memory, cpu_load, memory_load, starting, running, paused, *rest = map(int, numbers)
+        pending, most = rest[:3], rest[3:6] or [-1, -1, -1]
+        return cls(
+            node_id, pool, cpu, memory, cpu_load + pending[0], memory_load + pending[1],
+            (starting + pending[2], running, paused), (pending[0], pending[1], pending[2]), (most[0], most[1], most[2]),
+        )  # fmt: skip
+
+    def pressure(self, demand: Demand) -> float:
+        return max(
+            _share(self.cpu_load + demand.cpu, self.cpu_capacity),
+            _share(self.memory_load + demand.memory, self.memory_capacity),
+        )
+
+    def obstacle(self, demand: Demand) -> str | None:
+        """Why a creation does not fit, whether or not that keeps it out."""
+        sums = (self.cpu_load + demand.cpu, self.memory_load + demand.memory, self.counts[0] + self.counts[1] + 1)
+        if not demand.creation:
+            return None
+        if any(0 <= most < total for most, total in zip(self.most, sums, strict=True)):
+            return "over_limit"
+        if not demand.cpu_unlimited and _full(self.cpu_load, demand.cpu, self.cpu_capacity):
+            return "insufficient_cpu"
+        if not demand.memory_unlimited and _full(self.memory_load, demand.memory, self.memory_capacity):
+            return "insufficient_memory"
+        return None
+
+    def is_unknown(self, demand: Demand) -> bool:
+        known = [capacity >= 0 for capacity in (self.cpu_capacity, self.memory_capacity)]
+        asked = [self.pending[0] + demand.cpu > 0, self.pending[1] + demand.memory > 0]
+        waits = any(wanted and not there for wanted, there in zip(asked, known, strict=True))
+        return self.pool in "cC" or not any(known) or waits
+
+    def rank(self, demand: Demand) -> tuple[int, float, tuple[int, int, int]]:
+        """Kind, pressure, counts; the least is best. From 4 on they are chosen only where capacity keeps nobody out."""
+        obstacle, pressure = self.obstacle(demand), self.pressure(demand)
+        if obstacle is not None:
+            return 4 + ["insufficient_cpu", "insufficient_memory", "over_limit"].index(obstacle), pressure, self.counts
+        unknown = self.is_unknown(demand)
+        kind = 2 * self.pool.isupper() + unknown
+        return kind, 0.0 if unknown else pressure, self.counts
+
+
+def _share(load: int, capacity: int) -> float:
+    if capacity < 0:
+        return 0.0
+    return load / capacity if capacity else (2.0**60 if load else 0.0)
+
+
+def _full(load: int, requested: int, capacity: int) -> bool:
+    if capacity < 0:
+        return False
+    return load + requested > capacity if requested else load >= capacity
+
+
+def rows_of(loads: Mapping[str, str]) -> list[Row]:
+    return [Row.of(node_id, text) for node_id, text in loads.items()]
+
+
+def candidates(rows: Iterable[Row], variant: str, excluded: Sequence[str] = ()) -> list[Row]:
+    return [row for row in rows if row.pool.lower() in POOLS[variant] and row.node_id not in excluded]
+
+
+def best(among: Sequence[Row], demand: Demand) -> list[Row]:
+    """All that are equally good, in id order; empty: nobody will do."""
+    ranked = {row.node_id: row.rank(demand) for row in among}
+    allowed = [row for row in among if ranked[row.node_id][0] < (4 if demand.admits else 6)]
+    least = min((ranked[row.node_id] for row in allowed), default=None)
+    return sorted((row for row in allowed if ranked[row.node_id] == least), key=lambda row: row.node_id.encode())
+
+
+# Of so many nodes with the least pressure, in rows of the index together, the ledger finds those with the least counts.
+COUNTED_MOST = 32
+
+
+def is_as_good(chosen: Row, least: Row, among: Sequence[Row], demand: Demand) -> bool:
+    """Memory capacities that differ by 1/4096 count as equal, so a pressure may be above the least by as much. Counts
+    break ties among some nodes of some rows only."""
+    found, wanted = chosen.rank(demand), least.rank(demand)
+    if found[1] == wanted[1]:
+        tied = [row for row in among if row.rank(demand)[:2] == wanted[:2]]
+        rows = {(row.pool, row.cpu_capacity, row.memory_capacity, row.cpu_load) for row in tied}
+        many = wanted[0] % 2 == 0 and (len(rows) > 16 or len(tied) > COUNTED_MOST // len(rows))
+        return found == wanted or (many and found[:2] == wanted[:2])
+    return found[0] == wanted[0] and found[1] <= wanted[1] * (1 + 2**-12)
+
+
+def refused_for_limits_before(among: Sequence[Row], demand: Demand, pressure: float) -> int:
+    """How many nodes a search by pressure meets and may not choose, before it comes to this one."""
+    return sum(row.obstacle(demand) == "over_limit" and row.pressure(demand) <= pressure for row in among)
+
+
+def reasons(among: Sequence[Row], demand: Demand) -> Counter[str]:
+    """What a refusal says of candidates, without the reasons that others have."""
+    counted = Counter(row.obstacle(demand) or "none" for row in among)
+    if counted["insufficient_cpu"] + counted["insufficient_memory"] > TOLD_APART_MOST:
+        counted["insufficient_capacity"] = counted.pop("insufficient_cpu", 0) + counted.pop("insufficient_memory", 0)
+    return +counted
