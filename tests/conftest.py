@@ -9,12 +9,14 @@ A test that asks for `backend`, `ledger`, `open_ledger_on` or `services` runs tw
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import fakeredis
 import pytest
+import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
@@ -31,6 +33,20 @@ pytest_plugins = ["tests.support.certificates", "tests.support.second_look"]
 pytest.register_assert_rewrite("tests.model.machine", "tests.support.recount")
 
 OpenLedger = Callable[..., Awaitable["Ledger"]]
+
+
+@pytest.fixture(autouse=True)
+def logging_stays_as_it_was() -> Iterator[None]:
+    """What one test configures is nothing to the next."""
+    root, before = logging.getLogger(), structlog.get_config() if structlog.is_configured() else None
+    level = root.level
+    yield
+    root.setLevel(level)
+    if before is None:
+        structlog.reset_defaults()
+    else:
+        structlog.configure(**before)
+
 
 # `pytest --hypothesis-profile=soak` searches long; a failure prints the blob that replays it.
 _COMMON: dict[str, Any] = {

@@ -37,6 +37,8 @@ def started(arguments: Sequence[str]) -> Iterator[Started]:
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")},
         start_new_session=True,
+        # Whoever runs the tests in the background of a shell has it ignored, and processes inherit that.
+        preexec_fn=restore_interrupts,  # noqa: PLW1509 – no other thread runs
     )
     try:
         yield process
@@ -45,6 +47,10 @@ def started(arguments: Sequence[str]) -> Iterator[Started]:
             os.kill(child, signal.SIGKILL)
         process.kill()
         process.communicate()
+
+
+def restore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def children_of(pid: int) -> list[int]:
