@@ -106,8 +106,8 @@ FLOWS = [
 async def test_every_command_may_fail_once(
     flow: Flow, open_ledger_on: OpenLedger, backend: Backend, clock: VirtualClock
 ) -> None:
-    """Every second command, and with SCHEDULER_TEST_HYPOTHESIS=long each one."""
-    step = 1 if os.environ.get("SCHEDULER_TEST_HYPOTHESIS") in {"long", "soak"} else 2
+    """Every third command, and with SCHEDULER_TEST_HYPOTHESIS=long each one."""
+    step = 1 if os.environ.get("SCHEDULER_TEST_HYPOTHESIS") in {"long", "soak"} else 3
     # The embedded ledger takes its time to compile; there every third of these tells the same, of callers that are
     # never heard of again.
     if backend.name == "real":
