@@ -7,8 +7,6 @@ else can still be placed. After one report of each node and `inspect repair` the
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from scheduler.domain.placement import Strategy
@@ -106,11 +104,9 @@ FLOWS = [
 async def test_every_command_may_fail_once(
     flow: Flow, open_ledger_on: OpenLedger, backend: Backend, clock: VirtualClock
 ) -> None:
-    """Every third command, and with SCHEDULER_TEST_HYPOTHESIS=long each one."""
-    step = 1 if os.environ.get("SCHEDULER_TEST_HYPOTHESIS") in {"long", "soak"} else 3
-    # The embedded ledger takes its time to compile; there every third of these tells the same, of callers that are
+    # The embedded ledger takes its time to compile; there every third command tells the same, of callers that are
     # never heard of again.
     if backend.name == "real":
-        await stop_everywhere(flow, open_ledger_on, backend, clock, step=step)
+        await stop_everywhere(flow, open_ledger_on, backend, clock)
     else:
-        await stop_everywhere(flow, open_ledger_on, backend, clock, step=3 * step, callers=(False,))
+        await stop_everywhere(flow, open_ledger_on, backend, clock, step=3, callers=(False,))
