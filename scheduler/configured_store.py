@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.config import StoreSettings
-from scheduler.store.options import StoreOptions
+from scheduler.connection.options import StoreOptions
 
 
 def store_options(store: StoreSettings) -> StoreOptions:

@@ -27,7 +27,7 @@ from tests.support.servers import RedisServer
 from tests.support.watchdog import watch
 
 if TYPE_CHECKING:
-    from scheduler.store.ledger import Ledger
+    from scheduler.ledger.ledger import Ledger
 
 pytest_plugins = ["tests.support.certificates", "tests.support.second_look"]
 pytest.register_assert_rewrite("tests.model.machine", "tests.support.recount")

@@ -12,7 +12,7 @@ lua_app = typer.Typer(no_args_is_help=True, help="The scripts that decide, as Re
 @lua_app.command("list", epilog="\b\nExamples:\n  agentenv-scheduler lua list")
 def list_scripts() -> None:
     """Name every script, and what it does."""
-    from scheduler.store.scripts import ScriptLibrary
+    from scheduler.connection.scripts import ScriptLibrary
 
     library = ScriptLibrary.load()
     width = max((len(name) for name in library.names), default=0)
@@ -23,7 +23,7 @@ def list_scripts() -> None:
 @lua_app.command("render", epilog="\b\nExamples:\n  agentenv-scheduler lua render schedule_sandbox")
 def render_script(name: Annotated[str, typer.Argument(help="As `lua list` names it.")]) -> None:
     """Print a script with its includes put in, as it is sent to Redis."""
-    from scheduler.store.scripts import ScriptLibrary
+    from scheduler.connection.scripts import ScriptLibrary
 
     library = ScriptLibrary.load()
     if name.removesuffix(".lua") not in library:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
 
     from scheduler.config import KubernetesSettings
+    from scheduler.ledger.leases import LeaseStore
     from scheduler.service.nodes import NodeService
-    from scheduler.store.leases import LeaseStore
 
 log = get_logger(__name__)
 

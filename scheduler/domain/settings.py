@@ -81,7 +81,7 @@ class LedgerSettings:
     """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`: nothing is excluded in that
     dimension, and ranking uses advertised capacity.
 
-    The ledger has these fields in this order, under the names that `scheduler.store.settings_fields` gives them. Those
+    The ledger has these fields in this order, under the names that `scheduler.ledger.settings_fields` gives them. Those
     that placements read come first: Redis scans a small hash from its beginning."""
 
     strategy: Strategy = Strategy.ROUND_ROBIN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.store import codec
+from scheduler.ledger import codec
 
 
 @dataclass(frozen=True, slots=True, order=True)

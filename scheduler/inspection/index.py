@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.inspection.walks import members_of
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 
 FREE = "free"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from scheduler.connection.exchange import Command
 from scheduler.inspection.finding import Finding
 from scheduler.inspection.key_table import Bound, FoundKey
-from scheduler.store import codec
-from scheduler.store.exchange import Command
-from scheduler.store.ledger import Ledger
+from scheduler.ledger import codec
+from scheduler.ledger.ledger import Ledger
 
 NO_TTL, GONE = -1, -2
 _OPEN = {"pending", "confirmed"}

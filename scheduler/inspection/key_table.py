@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from scheduler.store.keys import Keys
+from scheduler.connection.keys import Keys
 
 
 class Bound(Enum):

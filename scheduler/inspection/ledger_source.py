@@ -20,9 +20,9 @@ from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.inspection import pages
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.inspection.story import tell_story
+from scheduler.ledger.agreement import settings_in_force
+from scheduler.ledger.ledger import Ledger
 from scheduler.operating.source import Page, Row, Wanted
-from scheduler.store.agreement import settings_in_force
-from scheduler.store.ledger import Ledger
 
 
 class LedgerSource:

@@ -9,8 +9,8 @@ from scheduler.domain.node import Node
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import NotFound
 from scheduler.inspection.walks import in_slices
-from scheduler.store import codec
-from scheduler.store.ledger import Ledger
+from scheduler.ledger import codec
+from scheduler.ledger.ledger import Ledger
 
 RESERVATIONS_SHOWN = 1000
 NODES_AT_ONCE = 500

@@ -24,8 +24,8 @@ from scheduler.inspection.finding import Finding, findings_in
 from scheduler.inspection.key_bounds import judge_keys
 from scheduler.inspection.key_table import FoundKey, explain_key
 from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of
-from scheduler.store import codec
-from scheduler.store.ledger import Ledger
+from scheduler.ledger import codec
+from scheduler.ledger.ledger import Ledger
 
 # Small, because everybody else waits while a script runs.
 RESERVATIONS_AT_ONCE = 100

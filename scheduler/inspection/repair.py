@@ -15,7 +15,7 @@ from scheduler.inspection.finding import Finding
 from scheduler.inspection.key_table import explain_key
 from scheduler.inspection.recount import ARTIFACTS_AT_ONCE, BINDINGS_AT_ONCE, RESERVATIONS_AT_ONCE, check
 from scheduler.inspection.walks import SLICE, in_slices, members_of
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 
 COUNTED_AT_MOST = 5
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.errors import NotFound, NotRebuilt
-from scheduler.store import codec
-from scheduler.store.ledger import Ledger
+from scheduler.ledger import codec
+from scheduler.ledger.ledger import Ledger
 
 UNSETTLED = {ReservationState.PENDING, ReservationState.CONFIRMED}
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from scheduler.store import codec
-from scheduler.store.ledger import Ledger
+from scheduler.ledger import codec
+from scheduler.ledger.ledger import Ledger
 
 T = TypeVar("T")
 SLICE = 500

@@ -12,8 +12,8 @@ from scheduler.cancellation import run_command
 from scheduler.config import load_settings
 from scheduler.configured_store import store_options
 from scheduler.errors import ConfigurationError, StoreUnavailable
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.runner import NEVER_OPENED, not_understood
+from scheduler.ledger.ledger import Ledger, open_ledger
+from scheduler.ledger.runner import NEVER_OPENED, not_understood
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from scheduler.lab.bench_fleet import FULL, IDLE, endpoint_of, node_id_of, reque
 from scheduler.lab.calls import CallRecorder, Command, without_effect
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
 from scheduler.lab.server_figures import BATCH, ServerFigures, middle, middle_cost
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 
 NOOP = "return 1"
 # On a busy machine a placement may outlast a call's deadline.

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from scheduler.connection.client import Argument
 from scheduler.domain.node import Heartbeat
 from scheduler.domain.placement import ScheduleRequest
-from scheduler.store.client import Argument
-from scheduler.store.ledger import Ledger
-from scheduler.store.nodes import NodeStore
-from scheduler.store.placements import PlacementStore
-from scheduler.store.runner import Runner
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.nodes import NodeStore
+from scheduler.ledger.placements import PlacementStore
+from scheduler.ledger.runner import Runner
 
 Command = tuple[Argument, ...]
 

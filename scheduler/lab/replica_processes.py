@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from scheduler.errors import ConfigurationError
 from scheduler.lab.http_surface import OverHttp, open_client
 from scheduler.lab.scratch import EMBEDDED, PATIENT, erase, seconds_to_erase
-from scheduler.store.ledger import open_ledger
+from scheduler.ledger.ledger import open_ledger
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0

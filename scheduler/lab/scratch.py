@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
+from scheduler.connection.embedded import new_server
+from scheduler.connection.options import StoreOptions
 from scheduler.domain.settings import LedgerSettings
 from scheduler.lab.server import find_server_binary, private_server
-from scheduler.store.embedded import new_server
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.options import StoreOptions
-from scheduler.store.runner import Clock, server_clock
+from scheduler.ledger.ledger import Ledger, open_ledger
+from scheduler.ledger.runner import Clock, server_clock
 
 EMBEDDED = "embedded"
 ERASE_SLICE = 1_000

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from scheduler.connection.client import StoreClient
 from scheduler.errors import ConfigurationError
 from scheduler.lab.calls import Command
-from scheduler.store.client import StoreClient
 
 # Long enough to hide the round trip, short enough that a busy machine seldom interrupts a whole one.
 BATCH = 25

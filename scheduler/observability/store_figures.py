@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class StoreFigures(Protocol):
-    """`scheduler.store.client.StoreStatistics`."""
+    """`scheduler.connection.client.StoreStatistics`."""
 
     attempts: int
     retries: int

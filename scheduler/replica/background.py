@@ -17,7 +17,7 @@ from scheduler.errors import SchedulerError
 from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
-    from scheduler.store.ledger import Ledger
+    from scheduler.ledger.ledger import Ledger
 
 log = get_logger(__name__)
 

@@ -17,20 +17,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.config import DiscoverySettings
+from scheduler.connection.server import ServerIdentity
 from scheduler.domain.limits import PAGE_MAX
 from scheduler.domain.node import DiscoveryState
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import Conflict, StoreUnusable
+from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.settings import Loss
 from scheduler.observability.logging import get_logger
-from scheduler.store.configured import Configured, ConfiguredBy
-from scheduler.store.server import ServerIdentity
-from scheduler.store.settings import Loss
 
 if TYPE_CHECKING:
+    from scheduler.ledger.ledger import Ledger
+    from scheduler.ledger.settings import KeepaliveReply, SettingsOutcome
     from scheduler.service import Services
-    from scheduler.store.ledger import Ledger
-    from scheduler.store.settings import KeepaliveReply, SettingsOutcome
 
 log = get_logger(__name__)
 

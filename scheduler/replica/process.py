@@ -31,8 +31,8 @@ from scheduler.replica.reload import ConfiguredLevel, Reloader, Source
 
 if TYPE_CHECKING:
     from scheduler.discovery.kubernetes import KubernetesDiscovery
+    from scheduler.ledger.ledger import Ledger
     from scheduler.service import Services
-    from scheduler.store.ledger import Ledger
 
 log = get_logger(__name__)
 
@@ -61,9 +61,9 @@ class Replica:
     async def start(self) -> None:
         """Returns when every listener answers, whether or not the ledger can be reached yet."""
         from scheduler.configured_store import store_options
+        from scheduler.ledger.ledger import open_ledger
         from scheduler.observability.metrics import Metrics
         from scheduler.service import build_services
-        from scheduler.store.ledger import open_ledger
 
         settings = self.settings
         self._tracing = open_tracing(__version__) if settings.tracing.enabled else None

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scheduler.store.leases import LeaseStore
-    from scheduler.store.upstream_bindings import UpstreamBindings
+    from scheduler.ledger.leases import LeaseStore
+    from scheduler.ledger.upstream_bindings import UpstreamBindings
 
 LEASE = "upstream_bindings"
 LEASE_TTL_MS = 15_000

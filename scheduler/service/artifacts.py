@@ -11,7 +11,7 @@ from scheduler.service.checks import clean_id, clean_optional_id, required
 from scheduler.service.peer_lists import PeerLists, Peers
 
 if TYPE_CHECKING:
-    from scheduler.store.artifacts import ArtifactStore
+    from scheduler.ledger.artifacts import ArtifactStore
 
 # Keys are opaque paths chosen by nodes, and longer than ids.
 KEY_BYTES_MAX = 1024

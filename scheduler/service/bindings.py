@@ -13,7 +13,7 @@ from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_id, required, trim
 
 if TYPE_CHECKING:
-    from scheduler.store.bindings import BindingStore
+    from scheduler.ledger.bindings import BindingStore
 
 log = get_logger("scheduler.bindings")
 

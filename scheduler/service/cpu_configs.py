@@ -15,7 +15,7 @@ from scheduler.observability.logging import get_logger
 from scheduler.service.cpu_config import UnreadableCpuConfig, intersect
 
 if TYPE_CHECKING:
-    from scheduler.store.cpu_configs import CpuConfigAnswer, CpuConfigStore
+    from scheduler.ledger.cpu_configs import CpuConfigAnswer, CpuConfigStore
 
 log = get_logger("scheduler.cpu_configs")
 

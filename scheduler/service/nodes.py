@@ -16,8 +16,8 @@ from scheduler.service.checks import clean_endpoint, clean_id, clean_optional_id
 from scheduler.service.reports import clean_events, clean_heartbeat
 
 if TYPE_CHECKING:
+    from scheduler.ledger.nodes import NodeStore
     from scheduler.service.cpu_configs import CpuConfigs
-    from scheduler.store.nodes import NodeStore
 
 log = get_logger("scheduler.nodes")
 

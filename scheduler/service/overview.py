@@ -18,7 +18,7 @@ from scheduler.observability.metrics import Metrics
 from scheduler.service.readiness import ReadinessService
 
 if TYPE_CHECKING:
-    from scheduler.store.ledger import Ledger
+    from scheduler.ledger.ledger import Ledger
 
 log = get_logger("scheduler.overview")
 

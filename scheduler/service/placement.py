@@ -13,7 +13,7 @@ from scheduler.observability.metrics import Metrics, status_label
 from scheduler.service.requests import clean_schedule_request
 
 if TYPE_CHECKING:
-    from scheduler.store.placements import PlacementStore
+    from scheduler.ledger.placements import PlacementStore
 
 log = get_logger("scheduler.placement")
 

@@ -11,8 +11,8 @@ from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 
 if TYPE_CHECKING:
-    from scheduler.store.ledger import Ledger
-    from scheduler.store.settings import SettingsOutcome
+    from scheduler.ledger.ledger import Ledger
+    from scheduler.ledger.settings import SettingsOutcome
 
 log = get_logger("scheduler.readiness")
 

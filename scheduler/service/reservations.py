@@ -21,7 +21,7 @@ from scheduler.service.checks import (
 )
 
 if TYPE_CHECKING:
-    from scheduler.store.reservations import ReservationStore
+    from scheduler.ledger.reservations import ReservationStore
 
 log = get_logger("scheduler.reservations")
 

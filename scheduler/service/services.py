@@ -20,9 +20,9 @@ from scheduler.service.readiness import ReadinessService
 from scheduler.service.reservations import ReservationService
 
 if TYPE_CHECKING:
-    from scheduler.store.groups import GroupStore
-    from scheduler.store.ledger import Ledger
-    from scheduler.store.templates import TemplateStore
+    from scheduler.ledger.groups import GroupStore
+    from scheduler.ledger.ledger import Ledger
+    from scheduler.ledger.templates import TemplateStore
 
 Reply = TypeVar("Reply")
 

@@ -16,8 +16,8 @@ import pytest
 from scheduler import __version__, cli
 from scheduler.config import Configuration
 from scheduler.config.keys import KEYS
+from scheduler.connection.scripts import ScriptLibrary
 from scheduler.errors import StoreUnavailable
-from scheduler.store.scripts import ScriptLibrary
 from tests.docs.test_commands import check_own_command, own_commands
 from tests.support.servers import free_port
 

@@ -28,8 +28,8 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings, NodeResourceLimit
 from scheduler.errors import ConfigurationError, StoreUnusable
-from scheduler.store.runner import FORMAT
-from scheduler.store.settings_fields import decode, encode
+from scheduler.ledger.runner import FORMAT
+from scheduler.ledger.settings_fields import decode, encode
 
 
 def settings(**options: Any) -> Settings:

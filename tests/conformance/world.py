@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scheduler.config.kinds import choice
+from scheduler.connection.options import StoreOptions
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import (
     Admission,
@@ -16,14 +17,13 @@ from scheduler.domain.settings import (
     Limits,
     NodeResourceLimit,
 )
-from scheduler.store.options import StoreOptions
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.relay import Relay
 
 if TYPE_CHECKING:
+    from scheduler.ledger.ledger import Ledger
     from scheduler.service import Services
-    from scheduler.store.ledger import Ledger
 
 # How long a call waits for a store that a case took away.
 IMPATIENT_MS = 300

@@ -15,9 +15,9 @@ from scheduler.discovery.kubernetes import DiscoveryTimes, KubernetesDiscovery, 
 from scheduler.discovery.reflector import ReflectorTimes
 from scheduler.domain.node import DiscoveryState, NodeAddress
 from scheduler.errors import ConfigurationError, StoreUnavailable
+from scheduler.ledger.configured import ConfiguredBy
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.configured import ConfiguredBy
-from scheduler.store.ledger import Ledger
 from tests.discovery.stub_api import PODS, SLICES, StubApi, endpoint, endpoint_slice, pod, served
 from tests.support.clock import VirtualClock
 

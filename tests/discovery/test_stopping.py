@@ -11,10 +11,10 @@ import pytest
 
 from scheduler.config import DiscoverySettings, KubernetesSettings, ReplicaSettings, Settings, StoreSettings
 from scheduler.config.groups import DiscoveryMode
+from scheduler.connection import embedded
 from scheduler.discovery import kubernetes
 from scheduler.discovery.reflector import ReflectorTimes
 from scheduler.replica import Replica, process
-from scheduler.store import embedded
 from tests.discovery.stub_api import SLICES, StubApi, endpoint, endpoint_slice, served
 from tests.support.backends import Backend
 

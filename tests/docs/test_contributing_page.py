@@ -25,7 +25,7 @@ def test_names_inside_files_are_there() -> None:
         ("scheduler/domain/node.py", "class NodeSnapshot"),
         ("scheduler/api/http/answers.py", "StrategyName"),
         ("lua/include/format.lua", "FORMAT"),
-        ("scheduler/store/runner.py", "FORMAT"),
+        ("scheduler/ledger/runner.py", "FORMAT"),
         ("lua/include/settings.lua", "read_settings"),
     ):
         assert name in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {name}"

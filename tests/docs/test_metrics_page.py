@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+from scheduler.connection.client import StoreStatistics
 from scheduler.observability.ledger_figures import LedgerFigures
 from scheduler.observability.metrics import BUCKETS_SECONDS
 from scheduler.service import Services, build_services
-from scheduler.store.client import StoreStatistics
 from tests.docs.commands import ROOT
 from tests.support.embedded import unopened_ledger
 

@@ -14,12 +14,12 @@ import pytest
 from scheduler.api.grpc.generated import scheduler_v1_pb2
 from scheduler.config import GrpcSettings, LogLevel, load_settings
 from scheduler.config.keys import KEYS
+from scheduler.connection.options import StoreOptions
 from scheduler.domain import limits
 from scheduler.domain.node import NodeAddress
+from scheduler.ledger.ledger import Ledger
 from scheduler.observability.logging import configure_logging, get_logger
 from scheduler.service import artifacts, build_services, reports
-from scheduler.store.ledger import Ledger
-from scheduler.store.options import StoreOptions
 from tests.docs.commands import ROOT
 from tests.grpc.support import Port, refusal, serving
 

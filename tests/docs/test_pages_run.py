@@ -17,9 +17,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from scheduler.store.keys import Keys
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.options import StoreOptions
+from scheduler.connection.keys import Keys
+from scheduler.connection.options import StoreOptions
+from scheduler.ledger.ledger import Ledger, open_ledger
 from tests.docs.commands import ROOT, scripts_in
 from tests.inspection.busy import SETTINGS, make_busy
 from tests.support.backends import put_settings

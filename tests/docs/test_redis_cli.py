@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 import redis
 
+from scheduler.connection.keys import Keys
 from scheduler.inspection.key_table import explain_key
-from scheduler.store.keys import Keys
 from tests.docs.commands import Command, commands_in, documents
 from tests.inspection.busy import SETTINGS, make_busy
 from tests.support.backends import Backend, put_settings

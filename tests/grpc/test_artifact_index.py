@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.connection.options import StoreOptions
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus, P2pEndpoint
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NodeNotListed
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.options import StoreOptions
+from scheduler.ledger.ledger import Ledger, open_ledger
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock

@@ -11,9 +11,9 @@ import pytest
 from scheduler.domain.node import Heartbeat, HeartbeatResult, MachineInfo, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import StoreUnavailable
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
 from scheduler.service.cpu_configs import CpuConfigs
-from scheduler.store.ledger import Ledger
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock

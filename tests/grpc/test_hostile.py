@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2, scheduler_v1_pb2
+from scheduler.connection.options import StoreOptions
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import GroupSettings, LedgerSettings
+from scheduler.ledger.ledger import open_ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import open_ledger
-from scheduler.store.options import StoreOptions
 from tests.grpc.support import Port, serving
 from tests.support.backends import put_settings
 

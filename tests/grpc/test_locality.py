@@ -10,8 +10,8 @@ import pytest
 from scheduler.api.grpc.generated import scheduler_v1_pb2
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus, P2pEndpoint
 from scheduler.domain.placement import Strategy
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.grpc.support import Port, serving
 
 v1: Any = scheduler_v1_pb2

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.api.grpc.generated import scheduler_v1_pb2, scheduler_v1_pb2_grpc
 from scheduler.domain.node import NodeAddress
-from scheduler.store.ledger import open_ledger
+from scheduler.ledger.ledger import open_ledger
 from tests.support.replica_process import ReplicaProcess
 from tests.support.servers import RedisServer
 from tests.support.topologies import wait_for

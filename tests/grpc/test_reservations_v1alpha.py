@@ -14,8 +14,8 @@ from scheduler.api.grpc.generated import reservations_v1alpha_pb2, scheduler_v1_
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import NodeResourceLimit
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.grpc.support import Port, refusal, serving
 from tests.support.clock import VirtualClock
 

@@ -20,8 +20,8 @@ from starlette.routing import Match
 from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import HttpOptions, create_app
 from scheduler.api.http.answers import ProblemAnswer
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services, build_services
-from scheduler.store.ledger import Ledger
 
 OpenApi = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

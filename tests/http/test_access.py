@@ -14,8 +14,8 @@ from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import HttpOptions
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.errors import StoreUnavailable
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
 from tests.support.embedded import fail_with, note_calls
 

@@ -10,8 +10,8 @@ import msgpack
 import pytest
 
 from scheduler.api.http import HttpOptions
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
 from tests.support.embedded import sent_to
 

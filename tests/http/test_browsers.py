@@ -12,8 +12,8 @@ import pytest
 from scheduler.access import KeyRing, generate_key, hash_key
 from scheduler.access.policy import AccessPolicy
 from scheduler.api.http import create_metrics_app
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
 from tests.support.embedded import sent_to
 

@@ -22,8 +22,8 @@ from scheduler.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.http.conftest import open_client
 from tests.support.backends import put_settings
 from tests.support.embedded import fail_with, note_calls, sent_to, unopened_ledger

@@ -24,15 +24,15 @@ from schemathesis.generation import GenerationMode
 from scheduler.api.http import answers, create_app
 from scheduler.api.http.descriptions import MEANINGS
 from scheduler.api.http.routes import heartbeats, reservations
+from scheduler.connection.client import StoreOptions
 from scheduler.domain.limits import ID_BYTES_MAX, SAFE_INTEGER_MAX
 from scheduler.domain.node import DiscoveryState, NodeStatus
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.sandbox import SandboxEventType
 from scheduler.domain.settings import LedgerSettings
+from scheduler.ledger.ledger import open_ledger
 from scheduler.service import build_services
-from scheduler.store.client import StoreOptions
-from scheduler.store.ledger import open_ledger
 
 DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.sampled_from(["30s", "1m30s", "24h"])
 schemathesis.openapi.format("duration-go", DURATIONS)

@@ -10,7 +10,7 @@ import pytest
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import GroupSettings, LedgerSettings, NodeResourceLimit
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.http.conftest import COLD_2_CPU, list_node, report
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from scheduler.domain.settings import LedgerSettings
-from scheduler.store.ledger import Ledger
-from scheduler.store.settings import Loss
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.settings import Loss
 
 HINT = {"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}}
 REPORT = {"service_instance_id": "run-1", "snapshot": {"status": "ready", "cpu_count": 8}}

@@ -17,7 +17,7 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle, Reservation
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, SandboxEventType, Template
 from scheduler.domain.settings import GroupPlacement, GroupSettings, LedgerSettings
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 
 MIB = 1024 * 1024
 SETTINGS = LedgerSettings(

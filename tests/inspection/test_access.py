@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.connection.keys import Keys
 from scheduler.errors import StoreUnusable
 from scheduler.inspection import recount
-from scheduler.store.keys import Keys
-from scheduler.store.ledger import open_ledger
+from scheduler.ledger.ledger import open_ledger
 from tests.inspection.busy import SETTINGS, make_busy
 from tests.redis.test_access import MINIMAL_ACL
 from tests.support.backends import put_settings

@@ -11,8 +11,8 @@ import pytest
 
 from scheduler import cli
 from scheduler.domain.settings import LedgerSettings
+from scheduler.ledger.ledger import open_ledger
 from scheduler.operating.words import age, bar, size
-from scheduler.store.ledger import open_ledger
 from tests.inspection.busy import SETTINGS, Busy, make_busy
 from tests.support.backends import put_settings
 from tests.support.servers import RedisServer, free_port

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler import cli
-from scheduler.store.keys import Keys
+from scheduler.connection.keys import Keys
 from tests.inspection.busy import SETTINGS, make_busy
 from tests.support.backends import Backend, put_settings
 from tests.support.servers import RedisServer

@@ -9,7 +9,7 @@ from scheduler.domain.node import DiscoveryState
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.errors import SchedulerError
 from scheduler.inspection.recount import check
-from scheduler.store.ledger import Ledger, open_ledger
+from scheduler.ledger.ledger import Ledger, open_ledger
 from tests.inspection.busy import HINT, SETTINGS, address, report
 from tests.support.backends import put_settings
 from tests.support.servers import RedisServer

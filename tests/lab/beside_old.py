@@ -17,6 +17,8 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from scheduler.connection.client import StoreOptions
+from scheduler.connection.keys import Keys
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
@@ -25,10 +27,8 @@ from scheduler.lab.bench_fleet import FULL, RESERVATION_TTL_MS, endpoint_of, nod
 from scheduler.lab.calls import CallRecorder, Command
 from scheduler.lab.scratch import REPORT_TTL_MS
 from scheduler.lab.server_figures import BATCH, ScriptCost, ServerFigures
-from scheduler.store.client import StoreOptions
-from scheduler.store.keys import Keys
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.settings import encode
+from scheduler.ledger.ledger import Ledger, open_ledger
+from scheduler.ledger.settings import encode
 from tests.support.servers import RedisServer
 from tests.upgrade.old_ledger import SCRIPTS
 

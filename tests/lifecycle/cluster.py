@@ -10,8 +10,8 @@ from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import CancelCause, Reservation, ReservationResult, ReservationState
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import NotFound
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services
-from scheduler.store.ledger import Ledger
 from tests.support.clock import VirtualClock
 
 MIB = 1024 * 1024

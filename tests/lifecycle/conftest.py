@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services
-from scheduler.store.ledger import Ledger
 from tests.lifecycle.cluster import Cluster
 from tests.support.clock import VirtualClock
 from tests.support.recount import assert_ledger_is_sound

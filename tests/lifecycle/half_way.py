@@ -15,8 +15,8 @@ from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings
 from scheduler.errors import NoNodes, NotFound, SchedulerError, ScriptError, WritesRefused
 from scheduler.inspection.recount import check
 from scheduler.inspection.repair import repair
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import REPORT_TTL_MS, Cluster
 from tests.support.backends import Backend

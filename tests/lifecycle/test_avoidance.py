@@ -9,7 +9,7 @@ from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStat
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import CancelCause
 from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettings
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
 from tests.support.recount import assert_ledger_is_sound

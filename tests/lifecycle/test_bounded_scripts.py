@@ -13,7 +13,7 @@ from scheduler.domain.node import Heartbeat, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.lifecycle.cluster import address
 from tests.lifecycle.test_roster_size import Call, calls, ledger
 

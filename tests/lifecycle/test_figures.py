@@ -12,9 +12,9 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import OpenReservations, ReservationState
 from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
 from scheduler.errors import Conflict
+from scheduler.ledger.ledger import Ledger
 from scheduler.observability.ledger_figures import NODES_SHOWN, OTHER_NODES, LedgerFigures
 from scheduler.observability.metrics import Metrics
-from scheduler.store.ledger import Ledger
 from tests.lifecycle.cluster import GIB, REPORT_TTL_MS, TTL_MS, Cluster
 from tests.support.backends import put_settings
 

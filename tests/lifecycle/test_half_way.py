@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Reservation
-from scheduler.store.configured import ConfiguredBy
+from scheduler.ledger.configured import ConfiguredBy
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import address, event
 from tests.lifecycle.half_way import Flow, Story, stop_everywhere

@@ -14,8 +14,8 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, MachineInfo, NodeAd
 from scheduler.domain.placement import Hint, HintKind, Strategy
 from scheduler.domain.reservation import CancelCause
 from scheduler.domain.sandbox import ArtifactKey, Template
-from scheduler.store import roster
-from scheduler.store.configured import ConfiguredBy
+from scheduler.ledger import roster
+from scheduler.ledger.configured import ConfiguredBy
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import BINDING_TTL_MS, REPORT_TTL_MS, address
 from tests.lifecycle.half_way import NODES, Flow, Story, settings_of, stop_everywhere

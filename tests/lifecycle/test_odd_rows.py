@@ -10,8 +10,8 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes
 from scheduler.inspection.repair import repair
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.lifecycle.cluster import Cluster
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock

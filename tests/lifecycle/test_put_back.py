@@ -14,9 +14,9 @@ from scheduler.domain.reservation import Lifecycle, Reservation
 from scheduler.domain.sandbox import Binding
 from scheduler.domain.settings import GroupSettings, LedgerSettings
 from scheduler.errors import Conflict, NoNodes, NotFound, NotRebuilt, PuttingBack, SchedulerError
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.settings import Loss
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
-from scheduler.store.settings import Loss
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import BINDING_TTL_MS, NOTHING, TTL_MS, Cluster, event
 from tests.support.clock import VirtualClock

@@ -11,8 +11,8 @@ import pytest
 from scheduler.domain.placement import Decision
 from scheduler.domain.reservation import ReservationResult
 from scheduler.errors import Conflict
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import NOTHING, Cluster
 from tests.support.backends import Backend

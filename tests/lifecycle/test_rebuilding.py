@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NotFound, NotRebuilt
-from scheduler.store.ledger import Ledger
-from scheduler.store.settings import Loss
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.settings import Loss
 from tests.lifecycle.cluster import BINDING_TTL_MS, Cluster
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import Conflict, NoNodes
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.lifecycle.cluster import BINDING_TTL_MS, NOTHING, REPORT_TTL_MS, Cluster
 
 

@@ -14,12 +14,12 @@ import pytest
 import redis
 
 from scheduler import deadline
+from scheduler.connection.options import StoreOptions
 from scheduler.domain.node import Heartbeat, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.options import StoreOptions
-from scheduler.store.roster import SLICE
+from scheduler.ledger.ledger import Ledger, open_ledger
+from scheduler.ledger.roster import SLICE
 from tests.lifecycle.cluster import address
 from tests.support.backends import put_settings
 from tests.support.servers import RedisServer

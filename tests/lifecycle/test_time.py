@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.domain.settings import LedgerSettings
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import REPORT_TTL_MS, TTL_MS, Cluster
 from tests.support.clock import VirtualClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.domain.node import Heartbeat
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.lifecycle.cluster import BINDING_TTL_MS, REPORT_TTL_MS, TTL_MS, Cluster
 
 DAY_MS = 24 * 3_600_000

@@ -10,10 +10,10 @@ import redis.asyncio
 
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import StoreUnavailable
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.upstream_bindings import UpstreamBindings
 from scheduler.replica.upstream import LEASE_TTL_MS, refreshing
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
-from scheduler.store.upstream_bindings import UpstreamBindings
 from tests.conftest import OpenLedger
 from tests.lifecycle.cluster import BINDING_TTL_MS, GRACE_MS, REPORT_TTL_MS, Cluster, address, event
 from tests.support.backends import Backend

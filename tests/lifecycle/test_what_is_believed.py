@@ -10,8 +10,8 @@ import pytest
 
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.grpc.support import serving
 from tests.http.conftest import open_client
 from tests.lifecycle.cluster import REPORT_TTL_MS

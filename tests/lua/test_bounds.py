@@ -25,7 +25,7 @@ from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, 
 from scheduler.errors import SchedulerError
 from scheduler.inspection.key_table import explain_key
 from scheduler.inspection.walks import keys_of
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
 from tests.support.recount import assert_ledger_is_sound

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from scheduler.store.client import StoreClient, StoreOptions, connect
-from scheduler.store.errors import SCRIPT_ERRORS
-from scheduler.store.scripts import Script, ScriptLibrary, find_folder
+from scheduler.connection.client import StoreClient, StoreOptions, connect
+from scheduler.connection.errors import SCRIPT_ERRORS
+from scheduler.connection.scripts import Script, ScriptLibrary, find_folder
 from tests.support.backends import Backend
 from tests.support.servers import RedisServer
 

@@ -28,7 +28,7 @@ from scheduler.domain.settings import (
 )
 from scheduler.errors import NoNodes
 from scheduler.lab.calls import CallRecorder
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.support import index_oracle as oracle
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock

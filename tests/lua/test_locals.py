@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from scheduler.store.scripts import ScriptLibrary, find_folder
+from scheduler.connection.scripts import ScriptLibrary, find_folder
 from tests.support.servers import RedisServer
 
 LIBRARY = ScriptLibrary(find_folder())

@@ -22,7 +22,7 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, Node, NodeAddress, 
 from scheduler.domain.placement import Decision, ScheduleRequest, Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.model import Conflicting, LifecycleModel, ModelReservation, Refusal, Told, Totals

@@ -12,7 +12,7 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeS
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 from tests.support.backends import Backend, put_settings
 from tests.support.placing import Granted, Task, place_from_processes
 from tests.support.recount import assert_ledger_is_sound

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.store.client import StoreClient, StoreOptions, connect
-from scheduler.store.keys import Keys
-from scheduler.store.scripts import ScriptLibrary
+from scheduler.connection.client import StoreClient, StoreOptions, connect
+from scheduler.connection.keys import Keys
+from scheduler.connection.scripts import ScriptLibrary
 from tests.redis.certificates import Certificates, make_certificates
 from tests.support.topologies import ClusterTopology, SentinelTopology
 

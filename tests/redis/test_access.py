@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.connection.client import StoreOptions
+from scheduler.connection.keys import Keys
+from scheduler.connection.permissions import LEDGER_COMMANDS
+from scheduler.connection.scripts import find_folder
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus, P2pEndpoint
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, SandboxEventType, Template
 from scheduler.domain.settings import GroupSettings, LedgerSettings
 from scheduler.errors import NoNodes, StoreUnusable
-from scheduler.store.client import StoreOptions
-from scheduler.store.keys import Keys
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.permissions import LEDGER_COMMANDS
-from scheduler.store.scripts import find_folder
-from scheduler.store.settings import Loss
+from scheduler.ledger.ledger import Ledger, open_ledger
+from scheduler.ledger.settings import Loss
 from tests.support.clock import VirtualClock
 from tests.support.servers import RedisServer
 
@@ -187,10 +187,11 @@ def commands_in_code() -> set[str]:
     lua = "".join(path.read_text(encoding="utf-8") for path in find_folder().rglob("*.lua"))
     called = re.findall(r"redis\.p?call\(\s*'([A-Z]+)'", lua)
     assert not re.findall(r"redis\.p?call\(\s*[^'\s]", lua), "a command that is not spelled out cannot be granted"
-    package = Path(__file__).parents[2] / "scheduler" / "store"
+    package = Path(__file__).parents[2] / "scheduler"
+    files = [*package.glob("connection/*.py"), *package.glob("ledger/*.py")]
     # Errors only name commands, and permissions.py runs them to see whether they are granted.
     aside = ("errors.py", "permissions.py")
-    python = "".join(path.read_text(encoding="utf-8") for path in package.glob("*.py") if path.name not in aside)
+    python = "".join(path.read_text(encoding="utf-8") for path in files if path.name not in aside)
     sent = re.findall(r"\(\s*\"([A-Z]{3,})\"[,)]", python)
     with_parts = re.findall(r"\(\s*\"(SCRIPT|CLUSTER)\", \"([A-Z]+)\"", python)
     rules = {f"+{command.lower()}" for command in (*called, *sent) if command not in ("SCRIPT", "CLUSTER")}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import redis
 
+from scheduler.connection.client import StoreClient
 from scheduler.errors import SchedulerError, StoreUnavailable, StoreUnusable
-from scheduler.store.client import StoreClient
 from tests.redis.certificates import Certificates
 from tests.redis.conftest import SETTINGS, Connect
 from tests.support.servers import RedisServer, find_server_program, free_port

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scheduler import deadline
+from scheduler.connection.client import StoreClient
+from scheduler.connection.keys import Keys
 from scheduler.errors import StoreUnavailable
-from scheduler.store.client import StoreClient
-from scheduler.store.keys import Keys
 from tests.redis.conftest import SETTINGS, Connect
 from tests.support.servers import RedisServer
 from tests.support.topologies import ClusterTopology, wait_for

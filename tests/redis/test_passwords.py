@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.connection.address import parse_address
+from scheduler.connection.client import StoreClient
+from scheduler.connection.guard import ServerGuard
+from scheduler.connection.options import StoreOptions
+from scheduler.connection.topology import Pools
 from scheduler.errors import StoreUnusable
-from scheduler.store.address import parse_address
-from scheduler.store.client import StoreClient
-from scheduler.store.guard import ServerGuard
-from scheduler.store.options import StoreOptions
-from scheduler.store.topology import Pools
 from tests.redis.conftest import SETTINGS, Connect
 from tests.support.servers import RedisServer
 

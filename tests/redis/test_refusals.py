@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from scheduler.config import DiscoverySettings
+from scheduler.connection.options import StoreOptions
+from scheduler.connection.permissions import try_commands
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import CommandsWithheld, NoNodes, StoreUnavailable, WritesRefused
+from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.replica.membership import Membership
 from scheduler.service import Services, build_services
-from scheduler.store.ledger import Ledger, open_ledger
-from scheduler.store.options import StoreOptions
-from scheduler.store.permissions import try_commands
 from tests.conftest import OpenLedger
 from tests.support.recount import assert_ledger_is_sound
 from tests.support.servers import RedisServer

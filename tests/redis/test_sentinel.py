@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from scheduler.connection.client import StoreClient
 from scheduler.errors import StoreUnavailable, StoreUnusable
-from scheduler.store.client import StoreClient
 from tests.redis.conftest import SETTINGS, Connect
 from tests.support.servers import free_port
 from tests.support.topologies import SentinelTopology, wait_for

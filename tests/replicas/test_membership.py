@@ -15,9 +15,9 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NotRebuilt, PuttingBack, StoreUnusable
+from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.replica.membership import KEEPALIVE_TTL_MS, UNLISTED_MS, Membership
 from scheduler.service import Services, build_services
-from scheduler.store.ledger import Ledger, open_ledger
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock

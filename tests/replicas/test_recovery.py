@@ -15,9 +15,9 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSn
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, NotRebuilt, PuttingBack, StoreUnavailable
+from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.replica.membership import UNLISTED_MS, Membership
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger, open_ledger
 from tests.replicas.conftest import StartServer
 from tests.support.clock import VirtualClock
 from tests.support.servers import RedisServer, free_port

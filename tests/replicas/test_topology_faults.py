@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.store.keys import Keys
+from scheduler.connection.keys import Keys
 from tests.replicas.harness.callers import Workload, eventually
 from tests.replicas.harness.scene import Scene, Setting, now, scene
 from tests.support.relay import Relay

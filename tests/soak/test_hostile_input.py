@@ -22,7 +22,7 @@ import pytest
 
 from scheduler.api.status import STATUS_BY_ERROR
 from scheduler.inspection.recount import check
-from scheduler.store.ledger import open_ledger
+from scheduler.ledger.ledger import open_ledger
 from tests.replicas.harness.rig import Rig
 from tests.soak.hostile import NODES, HostileRequest, Hostility
 from tests.support.servers import RedisServer

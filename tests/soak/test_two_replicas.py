@@ -22,8 +22,8 @@ from scheduler.api.http import create_app
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.inspection import recount
+from scheduler.ledger.ledger import Ledger, StoreOptions, open_ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger, StoreOptions, open_ledger
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
 from tests.support.servers import RedisServer

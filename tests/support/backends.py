@@ -18,8 +18,8 @@ from scheduler.domain.settings import LedgerSettings
 from tests.support.servers import RedisServer
 
 if TYPE_CHECKING:
-    from scheduler.store.client import StoreOptions
-    from scheduler.store.ledger import Ledger
+    from scheduler.connection.client import StoreOptions
+    from scheduler.ledger.ledger import Ledger
 
 # One CI run puts the `#!lua` shebang before every script, where a real server refuses a wrong slot.
 SHEBANG = os.environ.get("SCHEDULER_TEST_SHEBANG", "") == "1"
@@ -39,7 +39,7 @@ class Backend:
 
     def options(self, **changes: Any) -> StoreOptions:
         """Store options for this backend; every ledger opened with them shares one store."""
-        from scheduler.store.client import StoreOptions
+        from scheduler.connection.client import StoreOptions
 
         if self.server is None:
             return StoreOptions(fake_server=self.fake_server, **changes)
@@ -55,7 +55,7 @@ class Backend:
     ) -> Ledger:
         """A ledger without settings yet. Without `clock` it goes by the server's time.
         `redis_addr` other than the server's: a relay before it."""
-        from scheduler.store.ledger import open_ledger
+        from scheduler.ledger.ledger import open_ledger
 
         timing: dict[str, Any] = {} if clock is None else {"clock": clock}
         options = self.options(**changes)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from scheduler.connection import embedded
+from scheduler.connection.address import parse_address
+from scheduler.connection.client import StoreClient, StoreOptions
+from scheduler.connection.scripts import ScriptLibrary
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import SchedulerError
-from scheduler.store import embedded
-from scheduler.store.address import parse_address
-from scheduler.store.client import StoreClient, StoreOptions
-from scheduler.store.ledger import Ledger
-from scheduler.store.runner import server_clock
-from scheduler.store.scripts import ScriptLibrary
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.runner import server_clock
 from tests.support.backends import put_settings
 
 _domains = itertools.count()

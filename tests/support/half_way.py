@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from scheduler.store.client import StoreClient
-from scheduler.store.scripts import Script, ScriptLibrary, find_folder
+from scheduler.connection.client import StoreClient
+from scheduler.connection.scripts import Script, ScriptLibrary, find_folder
 
 # The text is that of a server without memory, so that it is judged as one: unavailable, and not tried again.
 _PREFIX = """\

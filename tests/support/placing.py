@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from scheduler import errors
 from scheduler.domain.placement import ScheduleRequest
-from scheduler.store.ledger import Ledger, open_ledger
+from scheduler.ledger.ledger import Ledger, open_ledger
 
 
 @dataclass(frozen=True)

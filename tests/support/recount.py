@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.inspection.recount import recount
-from scheduler.store.ledger import Ledger
+from scheduler.ledger.ledger import Ledger
 
 
 async def assert_ledger_is_sound(ledger: Ledger) -> None:

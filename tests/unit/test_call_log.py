@@ -11,11 +11,11 @@ from scheduler.domain.node import DiscoveryState, Heartbeat
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NodeNotListed
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.settings import SettingsOutcome
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
-from scheduler.store.settings import SettingsOutcome
 
 log = get_logger("scheduler.test")
 

@@ -23,15 +23,16 @@ ALLOWED: dict[str, set[str]] = {
     "deadline": {"errors"},
     "config": {"domain", "errors"},
     "observability": {"domain", "errors"},
-    "store": {"domain", "errors", "deadline", "cancellation"},
-    "service": {"store", "domain", "errors", "observability"},
+    "connection": {"errors", "deadline", "cancellation"},
+    "ledger": {"connection", "domain", "errors", "deadline"},
+    "service": {"ledger", "domain", "errors", "observability"},
     "access": {"domain", "errors", "observability"},
-    "api": {"service", "store", "access", "domain", "errors", "deadline", "observability"},
-    "configured_store": {"config", "store"},
+    "api": {"service", "ledger", "access", "domain", "errors", "deadline", "observability"},
+    "configured_store": {"config", "connection"},
     # The operator's commands, over whatever answers them.
     "operating": {"domain", "errors", "cancellation"},
     # What a process is made of, and the tools beside it.
-    "discovery": {"config", "service", "store", "domain", "errors", "observability", "cancellation"},
+    "discovery": {"config", "service", "ledger", "domain", "errors", "observability", "cancellation"},
     "replica": {
         "config",
         "configured_store",
@@ -39,22 +40,43 @@ ALLOWED: dict[str, set[str]] = {
         "api",
         "access",
         "service",
-        "store",
+        "connection",
+        "ledger",
         "domain",
         "errors",
         "observability",
         "cancellation",
     },
-    "lab": {"config", "replica", "service", "store", "domain", "errors", "observability", "cancellation"},
-    "inspection": {"config", "configured_store", "api", "store", "domain", "errors", "cancellation", "operating"},
+    "lab": {
+        "config",
+        "replica",
+        "service",
+        "connection",
+        "ledger",
+        "domain",
+        "errors",
+        "observability",
+        "cancellation",
+    },
+    "inspection": {
+        "config",
+        "configured_store",
+        "api",
+        "connection",
+        "ledger",
+        "domain",
+        "errors",
+        "cancellation",
+        "operating",
+    },
     "cli": LAYERS,
     "__main__": LAYERS,
 }
 
 # What only these layers may import.
 OWNED_LIBRARIES: dict[str, set[str]] = {
-    "redis": {"store"},
-    "fakeredis": {"store"},
+    "redis": {"connection"},
+    "fakeredis": {"connection"},
     "fastapi": {"api"},
     "starlette": {"api"},
     "grpc": {"api"},
@@ -95,7 +117,7 @@ def source_files() -> list[Path]:
 
 
 def test_the_walk_sees_the_package() -> None:
-    assert {"errors", "domain", "store"} <= {layer_of(path) for path in source_files()}
+    assert {"errors", "domain", "ledger"} <= {layer_of(path) for path in source_files()}
 
 
 @pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(PACKAGE)))

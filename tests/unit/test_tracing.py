@@ -16,10 +16,10 @@ from scheduler.api.grpc import GrpcOptions, create_server
 from scheduler.api.http import create_app
 from scheduler.domain.node import DiscoveryState
 from scheduler.errors import ConfigurationError, StoreUnavailable
+from scheduler.ledger.ledger import Ledger
 from scheduler.observability.metrics import Metrics
 from scheduler.observability.tracing import Tracing, open_tracing
 from scheduler.service import Services, build_services
-from scheduler.store.ledger import Ledger
 from tests.support.embedded import fail_with
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scheduler.store.keys import Keys
+from scheduler.connection.keys import Keys
 
 DATA = Path(__file__).parents[1] / "data"
 OLD: dict[str, Any] = json.loads((DATA / "ledger-0.1.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scheduler import cli
-from scheduler.store.keys import Keys
+from scheduler.connection.keys import Keys
 from tests.support.backends import Backend
 from tests.support.servers import RedisServer
 from tests.upgrade.old_ledger import put_old_ledger

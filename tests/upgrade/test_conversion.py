@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import redis.exceptions
 
+from scheduler.connection.keys import Keys
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import ReservationState
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, StoreUnavailable, StoreUnusable
-from scheduler.store.keys import Keys
-from scheduler.store.ledger import Ledger
-from scheduler.store.runner import FORMAT
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.runner import FORMAT
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock

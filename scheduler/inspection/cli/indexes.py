@@ -13,9 +13,9 @@ from scheduler.inspection.cli.options import opened
 from scheduler.inspection.index import look_at_index
 from scheduler.inspection.ledger_source import LedgerSource
 from scheduler.inspection.tables import GROUPS, INDEX
+from scheduler.ledger.ledger import Ledger
 from scheduler.operating.cli.command import asking
 from scheduler.operating.cli.display import Display, View
-from scheduler.store.ledger import Ledger
 
 PAGE = 1000
 SHOWN_AT_MOST = 100_000

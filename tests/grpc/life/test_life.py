@@ -21,8 +21,8 @@ from scheduler.api.grpc.generated import scheduler_v1_pb2_grpc
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import LedgerSettings
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
-from scheduler.store.ledger import Ledger
 from tests.conformance.world import StoreSwitch
 from tests.grpc.life.gateway import Gateway
 from tests.grpc.life.rust_node import RustNode, Sandbox, State

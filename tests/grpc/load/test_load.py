@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.domain.node import NodeAddress
-from scheduler.store.ledger import open_ledger
+from scheduler.ledger.ledger import open_ledger
 from tests.grpc.load.fleet import Load
 from tests.support.replica_process import ReplicaProcess
 from tests.support.servers import RedisServer

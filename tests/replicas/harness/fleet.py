@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from scheduler.store.keys import DEFAULT_DOMAIN
+from scheduler.connection.keys import DEFAULT_DOMAIN
 from tests.replicas.harness.rig import Rig
 
 MIB = 1024 * 1024

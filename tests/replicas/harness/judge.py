@@ -24,9 +24,9 @@ from typing import Any
 
 import httpx
 
+from scheduler.connection.keys import DEFAULT_DOMAIN, Keys
 from scheduler.inspection import recount
-from scheduler.store.keys import DEFAULT_DOMAIN, Keys
-from scheduler.store.ledger import open_ledger
+from scheduler.ledger.ledger import open_ledger
 from tests.replicas.harness.fleet import MIB, Fleet
 from tests.replicas.harness.history import Answer, History
 from tests.replicas.harness.rig import Rig

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import redis
 
-from scheduler.store.keys import DEFAULT_DOMAIN, Keys
+from scheduler.connection.keys import DEFAULT_DOMAIN, Keys
 from tests.support.servers import RedisServer
 
 RECOUNT = """

@@ -14,7 +14,7 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings
-from scheduler.store.ledger import Ledger as RealLedger
+from scheduler.ledger.ledger import Ledger as RealLedger
 from tests.support.accounting import ledger as calls
 from tests.support.accounting import reports
 from tests.support.accounting.ledger import Ledger, believed, held

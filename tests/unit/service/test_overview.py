@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scheduler.errors import SchedulerError, StoreUnavailable, StoreUnusable, WritesRefused
+from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services, build_services
 from scheduler.service.overview import REFRESH_SECONDS
-from scheduler.store.ledger import Ledger
 from tests.support.embedded import fail_with, note_calls, open_embedded
 from tests.support.virtual_time import virtually
 

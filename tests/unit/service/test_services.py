@@ -20,11 +20,11 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import InvalidRequest, NodeNotListed, NoNodes, NotFound, StoreUnavailable, StoreUnusable
+from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.settings import SettingsOutcome
 from scheduler.observability.ledger_figures import NODES_SHOWN, LedgerFigures
 from scheduler.observability.metrics import Metrics, refusal_reason
 from scheduler.service import Services, build_services
-from scheduler.store.ledger import Ledger
-from scheduler.store.settings import SettingsOutcome
 from tests.support.embedded import fail_with, note_calls, sent_to
 
 HINT = Hint(HintKind.COLD_SANDBOX, cpu_count=2, memory_mb=1024)

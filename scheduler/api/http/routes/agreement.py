@@ -8,7 +8,7 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import ReplicasAnswer, SettingsAnswer
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import replica_view, settings_view
-from scheduler.store.agreement import settings_in_force
+from scheduler.ledger.agreement import settings_in_force
 
 router = noun_router("agreement")
 

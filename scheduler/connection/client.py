@@ -1,0 +1,379 @@
+"""Sends scripts and commands to the ledger, at any form of address.
+
+Every call has one time budget: waiting for a connection, connecting, attempts and pauses all count. Attempts are
+repeated after faults that pass by themselves (a failover, a restart, a dropped connection), which is safe because
+every script is idempotent by ids that its caller chose. Replies are RESP2: bytes, integers, lists and None.
+Cancelling a call closes its connection, and the task always ends with CancelledError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import NoScriptError, RedisError
+
+from scheduler.cancellation import heed_cancellation
+from scheduler.connection import server
+from scheduler.connection.address import Address, Scheme, parse_address, redact
+from scheduler.connection.budget import Budget
+from scheduler.connection.errors import TooFewReplicas, judge
+from scheduler.connection.exchange import Argument, Command, connection_of, give_back, replies_to, wait_for_replicas
+from scheduler.connection.guard import ServerGuard, UnverifiedServer
+from scheduler.connection.keys import Keys
+from scheduler.connection.options import StoreOptions
+from scheduler.connection.permissions import PROOF, prove_commands
+from scheduler.connection.scripts import Script, ScriptLibrary
+from scheduler.connection.topology import Topology, open_topology
+from scheduler.errors import CommandsWithheld, Overloaded, SchedulerError, StoreUnavailable, WritesRefused
+
+__all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
+
+AGAIN = b"again"
+_BACKLOG = "a backlog is being processed; ask again"
+
+
+@dataclass(slots=True)
+class StoreStatistics:
+    """Counts since the client was created, for the metrics."""
+
+    attempts: int = 0
+    retries: int = 0
+    scripts_reloaded: int = 0
+    relocations: int = 0
+    backlog_slices: int = 0
+    failures: int = 0
+    connections_in_use: int = 0
+    waiting_for_connection: int = 0
+
+
+async def connect(
+    redis_addr: str,
+    options: StoreOptions | None = None,
+    *,
+    library: ScriptLibrary | None = None,
+    home_key: str | None = None,
+) -> StoreClient:
+    """A client for the ledger at `redis_addr`; nothing is sent before the first call.
+
+    `home_key` is a key of the domain: in a cluster it selects the server for `ping`, `info` and the like. Raises
+    ConfigurationError for an address of an unknown form."""
+    options = options or StoreOptions()
+    address = parse_address(redis_addr)
+    if library is None:
+        # The embedded ledger does not know the shebang.
+        library = _own_scripts(shebang=options.shebang and address.scheme is not Scheme.EMBEDDED)
+    client = StoreClient(address, options, library, home_key)
+    if options.read_addr:
+        client.reader = StoreClient(parse_address(options.read_addr), options, library, home_key)
+    return client
+
+
+@functools.cache
+def _own_scripts(*, shebang: bool) -> ScriptLibrary:
+    """Assembled once for all clients of the process."""
+    return ScriptLibrary.load(shebang=shebang)
+
+
+class StoreClient:
+    """The connections to one ledger. Created by `connect`, ended by `close`.
+
+    `reader` serves plain reads that may lag: the server of `read_addr`, or this client itself."""
+
+    def __init__(
+        self, address: Address, options: StoreOptions, library: ScriptLibrary, home_key: str | None = None
+    ) -> None:
+        self.address = address
+        self.options = options
+        self.scripts = library
+        self.home_key = home_key
+        self.statistics = StoreStatistics()
+        self.guard = ServerGuard()
+        self.reader: StoreClient = self
+        self._topology: Topology = open_topology(address, options, self.guard)
+        self._slots = asyncio.Semaphore(options.pool_size)
+        # The last refusals of the server. While `withheld` is set, no script runs before its commands are allowed.
+        self.withheld: CommandsWithheld | None = None
+        self.writes_refused: WritesRefused | None = None
+        self._proving = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<StoreClient {self.address}>"
+
+    @property
+    def embedded(self) -> bool:
+        return self.address.scheme is Scheme.EMBEDDED
+
+    @property
+    def cluster(self) -> bool:
+        return self.address.scheme is Scheme.CLUSTER
+
+    @property
+    def _alone(self) -> bool:
+        """Whether no other server can take over, so that waiting helps only while this one restarts."""
+        return self.address.scheme not in {Scheme.SENTINEL, Scheme.CLUSTER}
+
+    # -- scripts ----------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        script_name: str,
+        args: Sequence[Argument] = (),
+        *,
+        settings_key: str,
+        durable: bool = False,
+        retry: bool = True,
+    ) -> list[Any]:
+        """Run one script and return its reply, status word first.
+
+        The reply `again` means that the script processed one slice of a backlog: it is called again until it answers
+        or the budget is used up, then Overloaded is raised. `durable` waits for `wait_replicas` replicas on the same
+        connection and raises StoreUnavailable when too few confirm in time; the write stands then, and the same call
+        may be repeated. `retry=False` makes one attempt, for calls that are not idempotent."""
+        if self.withheld is not None and script_name != PROOF:
+            await self.prove_commands(settings_key)
+        script = self.scripts.get(script_name)
+        if self.home_key is None:
+            self.home_key = settings_key
+        budget = Budget(self.options.operation_timeout_ms)
+        call = _Call(
+            commands=(("EVALSHA", script.sha, 1, settings_key, *args),),
+            key=settings_key,
+            script=script,
+            wait_replicas=self.options.wait_replicas if durable and not self.embedded else 0,
+            retry=retry,
+        )
+        slices = 0
+        while True:
+            try:
+                reply = await self._run_once(call, budget)
+            except StoreUnavailable as unavailable:
+                if slices and budget.over:
+                    # The ledger answered every time; only the budget ended.
+                    raise Overloaded(_BACKLOG) from unavailable
+                raise
+            if not (isinstance(reply, list) and reply and reply[0] == AGAIN):
+                return reply if isinstance(reply, list) else [reply]
+            slices += 1
+            self.statistics.backlog_slices += 1
+            # Let other tasks run between the slices.
+            await asyncio.sleep(0)
+            if budget.over:
+                raise Overloaded(_BACKLOG)
+
+    async def _run_once(self, call: _Call, budget: Budget) -> Any:
+        sent, forgotten = call, 0
+        forgetful = StoreUnavailable("the ledger keeps forgetting scripts; ask again").at(str(self.address))
+        while True:
+            try:
+                return (await self._attempt(sent, budget))[-1]
+            except StoreUnavailable as unavailable:
+                if forgotten > 1 and budget.over:
+                    # The ledger answered every time; only the last attempt was cut short.
+                    raise forgetful from unavailable
+                raise
+            except _ScriptUnknown as unknown:
+                # Flushed again between loading and calling: a restart, or a SCRIPT FLUSH.
+                if forgotten and not await budget.pause():
+                    raise forgetful from unknown
+                self.statistics.scripts_reloaded += 1
+                forgotten += 1
+                load: Command = ("SCRIPT", "LOAD", unknown.script.text)
+                sent = replace(call, commands=(load, *call.commands))
+
+    # -- plain commands ---------------------------------------------------------------------------------------
+
+    async def command(self, *args: Argument, retry: bool = True) -> Any:
+        """One command, repeated when the connection fails unless `retry` is False. In a cluster it goes to the
+        server of its first ledger key."""
+        return (await self.pipeline([args], retry=retry))[0]
+
+    async def pipeline(self, commands: Sequence[Command], *, retry: bool = True) -> list[Any]:
+        """Several commands in one round trip on one connection, not atomic. Raises the first error."""
+        if not commands:
+            return []
+        budget = Budget(self.options.operation_timeout_ms)
+        key = next((str(arg) for command in commands for arg in command[1:] if _is_ledger_key(arg)), self.home_key)
+        return await self._attempt(_Call(tuple(commands), key, retry=retry), budget)
+
+    async def ping(self) -> None:
+        """Returns when the server answered; one attempt, within the connect timeout."""
+        await self._attempt(_Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms))
+
+    async def info(self, section: str = "server") -> dict[str, str]:
+        """One section of INFO; empty on the embedded ledger, which has none."""
+        if self.embedded:
+            return {}
+        return server.parse_info(await self.command("INFO", section))
+
+    async def server_identity(self) -> server.ServerIdentity:
+        """Which server process answers, and its replication history."""
+        return server.ServerIdentity.of({**await self.info("server"), **await self.info("replication")})
+
+    async def load_scripts(self) -> int:
+        """Load every script into the server; returns their number."""
+        scripts = list(self.scripts)
+        await self.pipeline([("SCRIPT", "LOAD", script.text) for script in scripts])
+        return len(scripts)
+
+    async def check_server(self) -> None:
+        """Raises StoreUnusable, with the reason, when the server cannot hold the ledger."""
+        await self.ping()
+        if not self.embedded:
+            server.check_fit(await self.info("server"), await self.info("replication"), str(self.address))
+
+    async def prove_commands(self, settings_key: str) -> None:
+        """Raises CommandsWithheld, naming them, unless the server's ACL allows every command that scripts need."""
+        met = self.withheld
+        async with self._proving:
+            if met is not None and self.withheld is None:
+                return  # another task has checked it meanwhile
+            try:
+                await prove_commands(self, Keys.beside(settings_key))
+            except CommandsWithheld as withheld:
+                self.withheld = withheld
+                raise
+            self.withheld = None
+
+    def _note(self, error: SchedulerError) -> None:
+        if isinstance(error, CommandsWithheld):
+            self.withheld = error
+        elif isinstance(error, WritesRefused):
+            self.writes_refused = error
+
+    async def close(self) -> None:
+        try:
+            if self.reader is not self:
+                await self.reader.close()
+        finally:
+            with heed_cancellation():
+                await self._topology.close()
+
+    # -- attempts ---------------------------------------------------------------------------------------------
+
+    async def _attempt(self, call: _Call, budget: Budget) -> list[Any]:
+        """Repeat the exchange until it succeeds, cannot succeed, or the budget is used up."""
+        where = str(self.address)
+        shown: SchedulerError | None = None
+        detail = 0
+        patient_until: float | None = None
+        while True:
+            met = _Met()
+            try:
+                with heed_cancellation():
+                    return await self._exchange(call, budget, met)
+            except NoScriptError as error:
+                if call.script is not None:
+                    raise _ScriptUnknown(call.script) from error
+                failure: Exception = error
+            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
+                failure = error
+            verdict = judge(failure, where, call.script)
+            self._note(verdict.error)
+            if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
+                verdict = verdict.of_written(call.wait_replicas)
+            if verdict.relocate:
+                with heed_cancellation():
+                    self.statistics.relocations += await self._topology.relocate(call.key, failure, met.pool)
+            # An earlier attempt's error may say more than the timeout of the last, shortened one.
+            if not verdict.retry or shown is None or met.detail_of(failure) >= detail:
+                shown, detail = verdict.error, met.detail_of(failure)
+            if not (verdict.refused and self._alone):
+                patient_until = None
+            elif patient_until is None:
+                patient_until = budget.in_ms(self.options.refused_timeout_ms)
+            if not (call.retry and verdict.retry and await budget.pause(patient_until)):
+                self.statistics.failures += 1
+                raise shown from failure
+            self.statistics.retries += 1
+
+    async def _exchange(self, call: _Call, budget: Budget, met: _Met) -> list[Any]:
+        """One attempt: a connection, all commands in one write, all replies, then the wait for replicas."""
+        async with self._turn(budget):
+            self.statistics.attempts += 1
+            seconds = budget.left_seconds
+            if call.retry:
+                seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
+            async with asyncio.timeout(seconds) as limit:
+                pool = met.pool = await self._topology.pool_for(call.key)
+                connection = await connection_of(pool)
+                try:
+                    await self._check(connection)
+                    replies = await replies_to(connection, call.commands)
+                    if call.wait_replicas and call.key:
+                        met.written = True
+                        await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
+                finally:
+                    await give_back(pool, connection)
+        return replies
+
+    async def _check(self, connection: AbstractConnection) -> None:
+        """Raises UnverifiedServer, and closes the connection, so that its next use asks the server's identity again:
+        a promoted replica keeps its connections and changes its replication history."""
+        try:
+            self.guard.check(connection)
+        except UnverifiedServer:
+            await connection.disconnect(nowait=True)
+            raise
+
+    @asynccontextmanager
+    async def _turn(self, budget: Budget) -> AsyncIterator[None]:
+        """One of `pool_size` slots; waiting for it counts against the budget."""
+        self.statistics.waiting_for_connection += 1
+        try:
+            async with asyncio.timeout(budget.left_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self.options.pool_size} connections to the ledger stayed busy; ask again"
+            ) from None
+        finally:
+            self.statistics.waiting_for_connection -= 1
+        self.statistics.connections_in_use += 1
+        try:
+            yield
+        finally:
+            self.statistics.connections_in_use -= 1
+            self._slots.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one attempt sends. `key` selects the server in a cluster; `script` is named in errors."""
+
+    commands: tuple[Command, ...]
+    key: str | None
+    script: Script | None = None
+    wait_replicas: int = 0
+    retry: bool = True
+
+
+@dataclass(slots=True)
+class _Met:
+    """What an attempt met: the pool of its connection (None before it had one), and whether the write was answered."""
+
+    pool: ConnectionPool | None = None
+    written: bool = False
+
+    def detail_of(self, failure: Exception) -> int:
+        """How much a failure says about the outcome of the call; a missing answer says least."""
+        if isinstance(failure, TooFewReplicas):
+            return 3
+        return 2 if self.written else int(not isinstance(failure, TimeoutError))
+
+
+class _ScriptUnknown(Exception):
+    """The server does not know the script: not loaded yet, or flushed."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script.name)
+        self.script = script
+
+
+def _is_ledger_key(argument: Argument) -> bool:
+    return isinstance(argument, str) and argument.startswith("aenv:{")

@@ -1,0 +1,295 @@
+"""Nodes: the discovered list, their reports, and their present state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scheduler import deadline
+from scheduler.domain.fleet import FleetTally
+from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeSnapshot
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
+from scheduler.ledger import codec
+from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.roster import RosterChange, apply_roster, difference_to, finish_report, fits_one_call
+from scheduler.ledger.runner import Runner
+from scheduler.ledger.upstream_bindings import UpstreamBindings
+
+CHANGES_A_STEP = 1000
+PUT_BACK_A_STEP = 200
+CONFIGURED_A_STEP = 200
+PAGE = 200
+NOT_LISTED = "node is not in scheduler node list"
+HEARTBEAT_DEADLINE_MS = 10_000
+EVENTS_A_CALL = 128
+_DISCOVERED = frozenset(state.value for state in (DiscoveryState.ACTIVE, DiscoveryState.LINGERING))
+
+
+class NodeStore:
+    def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
+        self._runner = runner
+        self._upstream = upstream
+        # Node id → (endpoint, state), or None for a removed node: changes made through this process. Membership
+        # removes those that its remembered list contains, so that no acknowledged change is lost.
+        self.recent_changes: dict[str, tuple[str, DiscoveryState] | None] = {}
+
+    # -- discovery --------------------------------------------------------------------------------------------
+
+    async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
+        """Add, move or drain one node. `recovering`: it was listed before the ledger was lost, so it admits nothing
+        until it reports."""
+        await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
+        if not recovering:
+            self.recent_changes[node_id] = (endpoint, state)
+
+    async def put_back(self, nodes: Mapping[str, tuple[str, DiscoveryState]]) -> None:
+        """Restore nodes that were listed before the ledger was lost; they admit nothing until they report."""
+        entries = [(node_id, endpoint, state.value) for node_id, (endpoint, state) in nodes.items()]
+        for first in range(0, len(entries), PUT_BACK_A_STEP):
+            step = entries[first : first + PUT_BACK_A_STEP]
+            arguments = [part for entry in step for part in entry]
+            await self._runner.run("set_nodes", 1, len(step), *arguments, durable=True)
+
+    async def configure(self, nodes: Sequence[NodeAddress], by: ConfiguredBy) -> Configured:
+        """List the nodes of a replica's configuration, and remove those that only an earlier configuration listed.
+
+        An empty list removes nothing that a configuration of the same revision listed: not every replica need name
+        the nodes."""
+        removed: list[str] = []
+        kept: list[str] = []
+        for first in range(0, len(nodes), CONFIGURED_A_STEP):
+            step = nodes[first : first + CONFIGURED_A_STEP]
+            pairs = [part for node in step for part in (node.node_id, node.endpoint)]
+            if await self._configure(by, len(step), pairs, removed, kept) is None:
+                return Configured(outdated=True)
+        wanted = {node.node_id for node in nodes}
+        at_most = by.revision if nodes else by.revision - 1
+        leaving = [
+            node_id
+            for node_id, revision in (await self._configured()).items()
+            if node_id not in wanted and revision <= at_most
+        ]
+        for first in range(0, len(leaving), CONFIGURED_A_STEP):
+            if await self._configure(by, 0, leaving[first : first + CONFIGURED_A_STEP], removed, kept) is None:
+                return Configured(outdated=True)
+        return Configured(tuple(removed), tuple(kept))
+
+    async def _configure(
+        self, by: ConfiguredBy, listed: int, arguments: list[str], removed: list[str], kept: list[str]
+    ) -> bool | None:
+        """One step; None when the ledger follows a configuration of a higher revision."""
+        status, reply = await self._runner.run(
+            "configure_nodes", by.replica_id, by.revision, int(by.recovering), listed, *arguments, durable=True
+        )
+        if status == "outdated":
+            return None
+        changed, gone, stay = ([codec.text(part) for part in parts] for parts in reply)
+        if not by.recovering:
+            for index in range(0, len(changed), 3):
+                self.recent_changes[changed[index]] = (changed[index + 1], DiscoveryState(changed[index + 2]))
+        self.recent_changes |= dict.fromkeys(gone)
+        removed += gone
+        kept += stay
+        return True
+
+    async def _configured(self) -> dict[str, int]:
+        """Node → the revision of the last configuration that listed it."""
+        client, key = self._runner.client, self._runner.keys.configured
+        found: dict[str, int] = {}
+        while page := await client.command("ZRANGE", key, len(found), len(found) + CHANGES_A_STEP - 1, "WITHSCORES"):
+            before = len(found)
+            found |= {codec.text(page[index]): int(float(page[index + 1])) for index in range(0, len(page), 2)}
+            if len(found) == before:
+                break  # the list changed meanwhile; a missed node stays until the next start
+        return found
+
+    async def replace(
+        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
+    ) -> None:
+        """Replace the whole list; an id in both lists drains. Up to 1,000 changes are one atomic step.
+
+        `keep_configured`: nodes that replicas' configurations list stay listed, whether or not they are in this
+        list."""
+        wanted = {node.node_id: (node.endpoint, DiscoveryState.ACTIVE) for node in active}
+        wanted |= {node.node_id: (node.endpoint, DiscoveryState.LINGERING) for node in lingering}
+        listed = await self._listed()
+        changes: list[tuple[str, ...]] = [
+            (node_id, endpoint, state.value)
+            for node_id, (endpoint, state) in wanted.items()
+            if listed.get(node_id) != (endpoint, state.value)
+        ]
+        # Read after the list: who is configured meanwhile is not in it yet.
+        kept = await self._configured() if keep_configured else {}
+        removals = [(node_id,) for node_id in listed if node_id not in wanted and node_id not in kept]
+        steps = [*changes, *removals]
+        for first in range(0, len(steps), CHANGES_A_STEP):
+            step = steps[first : first + CHANGES_A_STEP]
+            entries = [change for change in step if len(change) == 3]
+            gone = [change[0] for change in step if len(change) == 1]
+            arguments = [part for entry in entries for part in entry]
+            await self._runner.run("set_nodes", 0, len(entries), *arguments, *gone, durable=True)
+            self.recent_changes |= {change[0]: wanted.get(change[0]) for change in step}
+
+    async def remove(self, node_id: str) -> None:
+        """Remove a node from the list. Raises NotFound for one that is not listed."""
+        _, reply = await self._runner.run("set_nodes", 0, 0, node_id, durable=True)
+        self.recent_changes[node_id] = None
+        if int(reply[0]) == 0:
+            raise NotFound(f"node {node_id!r} is not known")
+
+    async def unregister(self, node_id: str, service_instance_id: str) -> None:
+        """Forget a node's report, bindings and artifacts. Raises InstanceMismatch."""
+        status, reply = await self._runner.run("unregister_node", node_id, service_instance_id, durable=True)
+        if status == "mismatch":
+            raise InstanceMismatch("service instance mismatch", reporting_instance_id=codec.text(reply[0]))
+        if self._upstream is not None:
+            await self._upstream.forget(node_id)
+
+    async def addresses(self) -> tuple[NodeAddress, ...]:
+        """Every discovered node, active and lingering, in id order."""
+        listed = (await self._listed()).items()
+        return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, state) in listed if state in _DISCOVERED)
+
+    async def _listed(self) -> dict[str, tuple[str, str]]:
+        """Endpoint and state of all on the list; another state is that of a change that was stopped half-way."""
+        client, keys = self._runner.client, self._runner.keys
+        ids = [codec.text(node_id) for node_id in await client.command("ZRANGE", keys.nodes, 0, -1)]
+        listed: dict[str, tuple[str, str]] = {}
+        for first in range(0, len(ids), CHANGES_A_STEP):
+            chunk = ids[first : first + CHANGES_A_STEP]
+            hashes = await client.pipeline(
+                [("HMGET", keys.node(node_id), "endpoint", "discovery") for node_id in chunk]
+            )
+            for node_id, (endpoint, discovery) in zip(chunk, hashes, strict=True):
+                listed[node_id] = (codec.text(endpoint or b""), codec.text(discovery or b""))
+        return listed
+
+    # -- reports ----------------------------------------------------------------------------------------------
+
+    async def heartbeat(self, heartbeat: Heartbeat, deadline_ms: int | None = None) -> HeartbeatResult:
+        """Install one report, then apply its roster. Raises NodeNotListed.
+
+        A report without a sequence is dropped when its caller's deadline (10 s when none is given) passed before the
+        ledger was reached: the node has sent another one by then."""
+        with deadline.within((deadline_ms or HEARTBEAT_DEADLINE_MS) / 1000):
+            return await self._heartbeat(heartbeat)
+
+    async def _heartbeat(self, heartbeat: Heartbeat) -> HeartbeatResult:
+        roster = _clean_roster(heartbeat.sandbox_ids)
+        digest = "" if roster is None else codec.roster_digest(roster)
+        change, edits = RosterChange(), ""
+        offer = _arguments(heartbeat, digest, "offer", edits, change)
+        status, reply = await self._runner.run("record_heartbeat", *offer)
+        while status == "roster":
+            # Another call may change the installed roster between these two; then it is read again.
+            edits, change = codec.text(reply[0]), await difference_to(self._runner, heartbeat.node_id, roster or ())
+            stage = "whole" if fits_one_call(change) else "sliced"
+            status, reply = await self._runner.run(
+                "record_heartbeat", *_arguments(heartbeat, digest, stage, edits, change)
+            )
+        if status == "unlisted":
+            raise NodeNotListed(NOT_LISTED)
+        generation = int(reply[0])
+        self._runner.note_sequence(generation)
+        if status == "stale":
+            return HeartbeatResult(generation, stale=True)
+        follows, edits, template_due, more, changes, *contested = reply[1:]
+        self._runner.memory.remember_changes(changes)
+        if int(follows) == 1:
+            slices = (digest, generation, codec.text(edits), change)
+            contested = await apply_roster(self._runner, heartbeat.node_id, *slices)
+        elif int(more) == 1:
+            await finish_report(self._runner, heartbeat.node_id, digest, generation, codec.text(edits))
+        if self._upstream is not None and (change.added or change.removed):
+            await self._upstream.follow(change.added)
+            await self._upstream.follow(change.removed, lost_by=heartbeat.node_id)
+        return HeartbeatResult(
+            generation, template_due=int(template_due) == 1, contested=tuple(map(codec.text, contested))
+        )
+
+    async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
+        """Record events; returns how many were new, 0 for those of a replaced process. Raises NodeNotListed."""
+        counted = 0
+        for first in range(0, len(events), EVENTS_A_CALL):
+            arguments: list[Any] = []
+            for event in events[first : first + EVENTS_A_CALL]:
+                arguments += [event.event_type.value, event.sandbox_id]
+                arguments += [event.requested_cpu, event.requested_memory_bytes]
+            status, reply = await self._runner.run("record_events", node_id, service_instance_id, *arguments)
+            if status == "unlisted":
+                raise NodeNotListed(NOT_LISTED)
+            if status == "stale":
+                return counted
+            counted += int(reply[0])
+            self._runner.memory.remember_changes(reply[1])
+        if self._upstream is not None:
+            begun = (SandboxEventType.CREATE, SandboxEventType.FORK)
+            await self._upstream.follow([event.sandbox_id for event in events if event.event_type in begun])
+            deleted = [event.sandbox_id for event in events if event.event_type is SandboxEventType.DELETE]
+            await self._upstream.follow(deleted, lost_by=node_id)
+        return counted
+
+    # -- views ------------------------------------------------------------------------------------------------
+
+    async def get(self, node_id: str) -> Node:
+        """One discovered node, whether or not it has reported. Raises NotFound."""
+        reply = (await self._runner.run("read_nodes", node_id, "", 1))[1] if node_id else ()  # '' would be any node
+        if not reply:
+            raise NotFound(f"node {node_id!r} is not known")
+        return codec.node(reply[0])
+
+    async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
+        """Every discovered node in id order, or those whose report names this cluster."""
+        nodes: list[Node] = []
+        after = ""
+        while True:
+            _, reply = await self._runner.run("read_nodes", "", after, PAGE)
+            page = [codec.node(entry) for entry in reply]
+            nodes += [node for node in page if not cluster_id or node.cluster_id == cluster_id]
+            # One that is half-way between being listed and not is left out of its page.
+            if not page:
+                return tuple(nodes)
+            after = page[-1].node_id
+
+    async def tally(self) -> FleetTally:
+        """Nodes by status, and their total load. Read in slices, so not of a single instant."""
+        tally, after = FleetTally(), b""
+        while True:
+            _, (after, *slice_reply) = await self._runner.run("tally_nodes", after)
+            tally = codec.add_nodes(tally, slice_reply)
+            if not after:
+                return tally
+
+
+def _clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Trimmed, without blanks and duplicates."""
+    if sandbox_ids is None:
+        return None
+    trimmed = (sandbox_id.strip() for sandbox_id in sandbox_ids)
+    return tuple(dict.fromkeys(sandbox_id for sandbox_id in trimmed if sandbox_id))
+
+
+def _arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, change: RosterChange) -> list[Any]:
+    """A report in the order of record_heartbeat.lua."""
+    acknowledged = heartbeat.acknowledged_generation
+    snapshot = heartbeat.snapshot or NodeSnapshot()
+    details = codec.heartbeat_details(heartbeat)
+    return [
+        heartbeat.node_id,
+        heartbeat.service_instance_id,
+        "" if heartbeat.sequence is None else heartbeat.sequence,
+        heartbeat.endpoint or "",
+        digest,
+        stage,
+        edits,
+        len(change.added),
+        "" if acknowledged is None else acknowledged,
+        int(heartbeat.hung_up),
+        snapshot.status.value,
+        len(details),
+        *(getattr(snapshot, name) for name in codec.FIGURES),
+        *details,
+        *(change.added if stage == "whole" else ()),
+        *(change.removed if stage == "whole" else ()),
+    ]

@@ -1,0 +1,167 @@
+"""Placing a sandbox: one script chooses the node and reserves on it."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, replace
+from typing import Any
+
+from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
+from scheduler.domain.placement import Decision, Explanation, NodeExplanation, OverLimit, ScheduleRequest, Strategy
+from scheduler.domain.reservation import Reservation
+from scheduler.errors import Conflict, NoNodes, Overloaded
+from scheduler.ledger import codec
+from scheduler.ledger.runner import Runner, unexpected
+
+EXPLAIN_PAGE = 500
+
+
+class PlacementStore:
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def schedule(self, request: ScheduleRequest) -> Decision:
+        """Choose a node and, for a creation, reserve on it.
+
+        Raises NoNodes, Conflict (the idempotency key belongs to another or a finished request, or the sandbox id
+        to another sandbox), Overloaded.
+        """
+        if request.idempotency_key is not None:
+            reservation_id = codec.keyed_reservation_id(request.caller, request.idempotency_key)
+        else:
+            reservation_id = secrets.token_hex(16)
+        arguments = (
+            reservation_id,
+            codec.fingerprint(request),
+            request.lifecycle.value,
+            "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
+            request.request_id,
+            request.caller,
+            request.sandbox_id or "",
+            *codec.request_arguments(request, self._runner.entropy()),
+        )
+        status, reply = await self._run("schedule_sandbox", arguments, durable=request.hint is not None)
+        if status == "refused":
+            raise _no_nodes(reply)
+        if status == "conflict":
+            self._runner.memory.remember(reservation_id, reply[0])
+            found = codec.reservation(reservation_id, reply[0])
+            raise Conflict(f"the idempotency key belongs to {_whose(found.state)}", reservation=found)
+        if status == "taken":
+            raise _taken(str(request.sandbox_id), reply[0])
+        if status == "overloaded":
+            raise Overloaded("more reservations are due to expire than one call may process; ask again")
+        if status not in ("placed", "replayed"):
+            raise unexpected("schedule_sandbox", status)
+        node_id, endpoint, strategy, degraded, fields = reply
+        self._runner.note_sequence(codec.sequence_of(fields))
+        if fields:
+            self._runner.memory.remember(
+                reservation_id,
+                fields,
+                {
+                    "fingerprint": str(arguments[1]),
+                    "strategy": codec.text(strategy),
+                    "caller": request.caller,
+                    "request_id": request.request_id,
+                }
+                if status == "placed"
+                else None,
+            )
+        return Decision(
+            node=NodeAddress(codec.text(node_id), codec.text(endpoint)),
+            strategy=Strategy(codec.text(strategy)),
+            replayed=status == "replayed" and request.idempotency_key is not None,
+            degraded=int(degraded) == 1,
+            reservation=_reserved(reservation_id, fields, request) if fields else None,
+        )
+
+    async def explain(self, request: ScheduleRequest) -> Explanation:
+        """Rank or refusal reason of every node for this request; reserves nothing and moves no cursor."""
+        tail = codec.request_arguments(request, self._runner.entropy())
+        first: list[Any] | None = None
+        nodes: list[NodeExplanation] = []
+        order: dict[bytes, tuple[float, bytes, bytes]] = {}
+        after = ""
+        while True:
+            _, reply = await self._run("explain_schedule", (after, EXPLAIN_PAGE, *tail))
+            first = first or reply[:5]
+            nodes += [_explained(entry) for entry in reply[5:]]
+            order.update({node_id: _order(rank, node_id) for node_id, _, _, rank, *_ in reply[5:] if rank})
+            if len(reply) - 5 < EXPLAIN_PAGE:
+                break
+            after = nodes[-1].node_id
+        strategy, node_id, endpoint, degraded, refusal = first
+        node = NodeAddress(codec.text(node_id), codec.text(endpoint)) if node_id else None
+        return Explanation(
+            strategy=Strategy(codec.text(strategy)),
+            node=node,
+            degraded=int(degraded) == 1,
+            nodes=_ranked(nodes, order),
+            reasons=_no_nodes(refusal[1:]).reasons if refusal else {},
+            over_limit=_over_limit(refusal[2]) if refusal else None,
+        )
+
+    async def _run(self, script: str, arguments: tuple[Any, ...], durable: bool = False) -> tuple[str, list[Any]]:
+        while True:
+            status, reply = await self._runner.run(script, *arguments, durable=durable)
+            if status != "refresh":
+                return status, reply
+            # Settings changed: node rows are recomputed before anything is decided on them.
+            await self._runner.run("refresh_rows")
+
+
+def _whose(state: str) -> str:
+    return f"a reservation that is {state}" if state in ("cancelled", "expired") else "another request"
+
+
+def _taken(sandbox_id: str, fields: list[Any]) -> Conflict:
+    if not fields:
+        return Conflict(f"sandbox {sandbox_id!r} runs already, or did a moment ago")
+    # It may be another caller's reservation, so its id and node are not shown.
+    return Conflict(f"sandbox {sandbox_id!r} belongs to another reservation")
+
+
+def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) -> Reservation:
+    """The reservation; the reply to a new one leaves out what the request itself contained."""
+    found = codec.reservation(reservation_id, fields)
+    return replace(
+        found, caller=found.caller or request.caller, request_id=found.request_id or request.request_id or None
+    )
+
+
+def _no_nodes(reply: list[Any]) -> NoNodes:
+    counts = {codec.text(reply[index]): int(reply[index + 1]) for index in range(2, len(reply), 2)}
+    exceeded = _over_limit(reply[1])
+    return NoNodes(int(reply[0]), counts, None if exceeded is None else asdict(exceeded))
+
+
+def _over_limit(reply: list[Any]) -> OverLimit | None:
+    return OverLimit(codec.text(reply[0]), *map(int, reply[1:])) if reply else None
+
+
+def _explained(entry: list[Any]) -> NodeExplanation:
+    node_id, status, reason, _, cpu_pressure, memory_pressure, cpu, memory, count, exceeded = entry
+    return NodeExplanation(
+        node_id=codec.text(node_id),
+        status=NodeStatus(codec.text(status)),
+        rank=None,
+        reason=codec.text(reason) or None,
+        pressure=Pressure(codec.fraction(cpu_pressure), codec.fraction(memory_pressure)),
+        pending=PendingTotals(int(cpu), int(memory), int(count)),
+        over_limit=_over_limit(exceeded),
+    )
+
+
+def _order(rank: bytes, node_id: bytes) -> tuple[float, bytes, bytes]:
+    """What the script ranks by: a number, what breaks ties, the id."""
+    number, _, ties = rank.partition(b" ")
+    return float(number), ties, node_id
+
+
+def _ranked(
+    nodes: list[NodeExplanation], order: dict[bytes, tuple[float, bytes, bytes]]
+) -> tuple[NodeExplanation, ...]:
+    """The nodes with their places, without gaps for those that may not be chosen."""
+    places = {codec.text(node_id): place for place, node_id in enumerate(sorted(order, key=order.__getitem__))}
+    return tuple(replace(node, rank=places.get(node.node_id)) for node in nodes)

@@ -1,0 +1,98 @@
+"""Calls scripts with the settings key and the clock, and handles the replies that every script may give."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler.connection.client import Argument, StoreClient
+from scheduler.connection.keys import Keys
+from scheduler.errors import NotFound, NotRebuilt, PuttingBack, ScriptError, StoreUnavailable, StoreUnusable
+from scheduler.ledger.memory import ReservationMemory
+
+Clock = Callable[[], int | None]
+"""Virtual milliseconds in tests; None means the server's own clock."""
+
+FORMAT = 3
+"""What the keys of this version mean; `lua/include/format` refuses any other."""
+
+NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
+
+
+def server_clock() -> int | None:
+    return None
+
+
+def fresh_entropy() -> int:
+    """Random bits for a script's random choices; a simulation passes its own."""
+    return secrets.randbits(32)
+
+
+class Runner:
+    """Runs the scripts of one domain. The first element of every reply is a status word."""
+
+    def __init__(self, client: StoreClient, keys: Keys, clock: Clock = server_clock) -> None:
+        self.client = client
+        self.keys = keys
+        self.clock = clock
+        self.entropy: Callable[[], int] = fresh_entropy
+        self.newest_sequence = 0
+        self.memory = ReservationMemory()
+        # The loss after which this replica has written back what it remembers.
+        self.rebuilt_of = ""
+
+    def note_sequence(self, sequence: int) -> None:
+        """The ledger has answered this sequence. A lower sequence later means that the ledger lost writes."""
+        self.newest_sequence = max(self.newest_sequence, sequence)
+
+    async def run(
+        self, script: str, *args: Argument, durable: bool = False, lagging: bool = False
+    ) -> tuple[str, list[Any]]:
+        """The status and the rest of the reply. `durable`: the write must survive the server; `lagging`: a read
+        replica may answer."""
+        now_ms = self.clock()
+        client = self.client.reader if lagging else self.client
+        reply = await client.run(
+            script, ["" if now_ms is None else now_ms, *args], settings_key=self.keys.settings, durable=durable
+        )
+        status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
+        if status == "uninitialised":
+            self.client.guard.request_check()
+            raise StoreUnavailable(NEVER_OPENED)
+        if status == "unknown":
+            raise not_understood(*(part.decode("utf-8", "replace") for part in reply[1:3]))
+        if status == "not_rebuilt":
+            if reply[2].decode() != self.rebuilt_of:
+                self.client.guard.request_check()
+            raise PuttingBack(
+                "the ledger was lost or another server took over; what replicas remember of it is being put back",
+                waits_ms_at_most=int(reply[1]),
+            )
+        return status, list(reply[1:])
+
+
+def not_understood(what: str, found: str) -> StoreUnavailable:
+    """The error for a ledger whose `what` (format, strategy, …) this version does not know."""
+    if what != "format":
+        return StoreUnusable(f"the ledger's {what} is {found!r}, which this version does not know")
+    if found == "converting":
+        return StoreUnavailable(f"the ledger is being converted to format {FORMAT}; ask again")
+    if found in ("1", "2"):
+        made_by = "version 0.1" if found == "1" else "format 2"
+        return StoreUnusable(
+            f"the ledger is of {made_by} and this version needs format {FORMAT}: "
+            "agentenv-scheduler inspect upgrade converts it"
+        )
+    return StoreUnusable(f"the ledger is of format {found or 'unknown'}; this version knows format {FORMAT}")
+
+
+def missing(what: str, identity: str, facts: Sequence[Any]) -> Exception:
+    """NotFound, or NotRebuilt while a lost ledger is still being rebuilt."""
+    if facts and int(facts[0]) == 1:
+        return NotRebuilt(f"{what} {identity!r} is not known; the ledger is being rebuilt")
+    return NotFound(f"{what} {identity!r} is not known")
+
+
+def unexpected(script: str, status: str) -> ScriptError:
+    return ScriptError(f"{script} answered {status!r}")

@@ -1,0 +1,104 @@
+"""The settings as fields of the ledger's hash, readable with redis-cli.
+
+Names and forms follow from the fields of `LedgerSettings`: a switch is 1 or 0, a choice its name, and None is
+`unlimited`, or for a limit no field at all. A new setting needs no line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from operator import attrgetter
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from scheduler.domain.settings import GroupSettings, LedgerSettings, Limits, NodeResourceLimit
+from scheduler.ledger.runner import FORMAT, not_understood
+
+# The revision is stored beside the content, templates under keys of their own.
+_NOT_CONTENT = frozenset({"revision", "templates"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """One setting: where it is in `LedgerSettings`, its name in the hash, its type, and whether it may be None."""
+
+    path: str
+    name: str
+    type: type
+    optional: bool
+    absent_if_none: bool = False
+
+    def encode(self, value: Any) -> str | None:
+        if value is None:
+            return None if self.absent_if_none else "unlimited"
+        return str(int(value)) if self.type is bool else str(value)
+
+    def decode(self, found: Mapping[str, str]) -> Any:
+        """Raises KeyError and ValueError for what this version does not understand."""
+        if self.absent_if_none and not found.get(self.name):
+            return None
+        raw = found[self.name]
+        if self.optional and raw == "unlimited":
+            return None
+        return raw == "1" if self.type is bool else self.type(raw)
+
+
+def _stored(group: type, path: str, named: Callable[[str], str]) -> Iterator[_Stored]:
+    hints = get_type_hints(group)
+    for each in fields(group):
+        found = hints[each.name]
+        if isinstance(found, type) and is_dataclass(found):
+            yield from _stored(found, f"{path}{each.name}.", _naming(found, each.name))
+        elif path or each.name not in _NOT_CONTENT:
+            types = get_args(found) or (found,)
+            yield _Stored(path + each.name, named(each.name), types[0], NoneType in types, group is NodeResourceLimit)
+
+
+def _naming(group: type, place: str) -> Callable[[str], str]:
+    """How the fields of a group are named in the hash: with the group's name before them, unless they say it."""
+    if group is NodeResourceLimit:
+        return str
+    if group is GroupSettings:
+        return lambda name: name if "group" in name else f"group_{name}"
+    return lambda name: f"{place}_{name}"
+
+
+STORED = tuple(_stored(LedgerSettings, "", str))
+
+
+def encode(settings: LedgerSettings) -> dict[str, str]:
+    """The fields of the `settings` hash. `limited` is for placements: whether a limit counts what is pending."""
+    content = {"limited": str(int(settings.limits is Limits.PENDING and settings.node_resource_limit.counts))}
+    for each in STORED:
+        value = each.encode(attrgetter(each.path)(settings))
+        if value is not None:
+            content[each.name] = value
+    return content
+
+
+def decode(found: Mapping[str, str]) -> LedgerSettings:
+    """Raises StoreUnusable for settings of another version: an unknown format, name or value."""
+    if found.get("format") != str(FORMAT):
+        raise not_understood("format", found.get("format", ""))
+    for each in STORED:
+        if issubclass(each.type, StrEnum) and found.get(each.name) not in list(each.type):
+            raise not_understood(each.name, found.get(each.name, ""))
+    try:
+        values = {each.path: each.decode(found) for each in STORED}
+        built: LedgerSettings = _built(LedgerSettings, "", {**values, "revision": int(found["revision"])})
+    except (KeyError, ValueError) as error:
+        raise not_understood("settings", str(error)) from error
+    return built
+
+
+def _built(group: type, path: str, values: Mapping[str, Any]) -> Any:
+    """The group, and those inside it, from values by path."""
+    hints = get_type_hints(group)
+    taken: dict[str, Any] = {}
+    for each in fields(group):
+        if is_dataclass(hints[each.name]):
+            taken[each.name] = _built(hints[each.name], f"{path}{each.name}.", values)
+        elif path + each.name in values:
+            taken[each.name] = values[path + each.name]
+    return group(**taken)
