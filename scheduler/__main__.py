@@ -1,5 +1,6 @@
 """`python -m scheduler` is `agentenv-scheduler`, and both begin here."""
 
+import gc
 import sys
 
 
@@ -9,6 +10,7 @@ def main() -> None:
         from scheduler.health_probe import main as probe
 
         sys.exit(probe(sys.argv[2:]))
+    gc.disable()  # imports leave nothing to collect; `main` enables it when they are done
     try:
         from scheduler.cli import main as command_line
 

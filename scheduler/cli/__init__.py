@@ -10,6 +10,7 @@ A mistake of the caller's ends with exit status 2 and one clear message, a failu
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -157,7 +158,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
     understood = understand_agentenv(sys.argv[1:] if arguments is None else arguments)
     try:
-        _app_for(understood)(understood, prog_name="agentenv-scheduler")
+        app_for_command = _app_for(understood)
+        if not gc.isenabled():
+            gc.freeze()  # what was imported stays, and is not looked through again, at the exit neither
+            gc.enable()
+        app_for_command(understood, prog_name="agentenv-scheduler")
     except KeyboardInterrupt:
         sys.exit(130)
     except ConfigurationError as error:

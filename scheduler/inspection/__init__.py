@@ -11,7 +11,3 @@ recount.py     `check`: the whole ledger counted anew, by scripts that each judg
 key_table.py   what kinds of key there are, and what keeps each of them bounded
 cli/           the commands
 """
-
-from scheduler.inspection.recount import recount
-
-__all__ = ["recount"]

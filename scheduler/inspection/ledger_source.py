@@ -17,9 +17,7 @@ from scheduler.api.views import (
 from scheduler.domain.fleet import Fullness
 from scheduler.domain.node import DiscoveryState, NodeStatus
 from scheduler.domain.reservation import Reservation, ReservationState
-from scheduler.inspection import pages
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
-from scheduler.inspection.story import tell_story
 from scheduler.ledger.agreement import settings_in_force
 from scheduler.ledger.ledger import Ledger
 from scheduler.operating.source import Page, Row, Wanted
@@ -43,6 +41,8 @@ class LedgerSource:
         return node_view(await self.ledger.nodes.get(node_id))
 
     async def node_page(self, node_id: str) -> Page:
+        from scheduler.inspection.pages import node_page
+
         found = await look_at_node(self.ledger, node_id)
         plain = {
             "node": node_view(found.node),
@@ -54,7 +54,7 @@ class LedgerSource:
             "open_count": found.open_count,
             "open": [full_reservation_view(reservation) for reservation in found.open],
         }
-        return Page(pages.node_page(found, await self.now_ms()), plain)
+        return Page(node_page(found, await self.now_ms()), plain)
 
     async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
         await self.ledger.nodes.set(node_id, endpoint, DiscoveryState(state))
@@ -68,6 +68,9 @@ class LedgerSource:
         return [full_reservation_view(reservation) for reservation in found], cursor
 
     async def reservation_page(self, reservation_id: str) -> Page:
+        from scheduler.inspection.pages import story_page
+        from scheduler.inspection.story import tell_story
+
         story = await tell_story(self.ledger, reservation_id)
         plain = {
             "reservation": full_reservation_view(story.reservation),
@@ -79,7 +82,7 @@ class LedgerSource:
             "group": None if story.group is None else asdict(story.group),
             "binding_node_id": story.binding_node_id,
         }
-        return Page(pages.story_page(story, await self.now_ms()), plain)
+        return Page(story_page(story, await self.now_ms()), plain)
 
     async def cancel(self, reservation_id: str, reason: str) -> Row:
         return reservation_result_view(await self.ledger.reservations.cancel(reservation_id, reason))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from scheduler.api.views import node_view
 from scheduler.domain.wording import counted
 from scheduler.inspection.one_node import NodeLook
-from scheduler.inspection.recount import Report
 from scheduler.inspection.story import UNSETTLED, Story
 from scheduler.operating.pages import node_page as plain_node_page
 from scheduler.operating.words import age, instant, size
+
+if TYPE_CHECKING:
+    from scheduler.inspection.recount import Report
 
 
 def node_page(look: NodeLook, now_ms: int) -> Iterator[str]:

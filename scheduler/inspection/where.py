@@ -11,6 +11,7 @@ from typing import TypeVar
 from scheduler.cancellation import run_command
 from scheduler.config import load_settings
 from scheduler.configured_store import store_options
+from scheduler.connection.scripts import ScriptLibrary, find_folder
 from scheduler.errors import ConfigurationError, StoreUnavailable
 from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.ledger.runner import NEVER_OPENED, not_understood
@@ -38,7 +39,10 @@ async def ledger_at(where: Where, *, settled: bool = True) -> AsyncIterator[Ledg
         raise ConfigurationError(
             "the embedded ledger lives inside its own process; name the server to look into with --redis-addr"
         )
-    ledger = await open_ledger(store.redis_addr, domain=store.domain, options=store_options(store))
+    found = store_options(store)
+    # Only the scripts that are called are assembled; a replica assembles all of them when it starts.
+    library = ScriptLibrary(find_folder(), shebang=found.shebang)
+    ledger = await open_ledger(store.redis_addr, domain=store.domain, options=found, library=library)
     try:
         await ledger.client.check_server()
         if settled and await ledger.settings.get() is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scheduler.connection.client import StoreClient, StoreOptions, connect
 from scheduler.connection.keys import DEFAULT_DOMAIN, Keys
+from scheduler.connection.scripts import ScriptLibrary
 from scheduler.ledger.artifacts import ArtifactStore
 from scheduler.ledger.bindings import BindingStore
 from scheduler.ledger.conversion import Conversion
@@ -60,7 +61,8 @@ async def open_ledger(
     domain: str = DEFAULT_DOMAIN,
     options: StoreOptions | None = None,
     clock: Clock = server_clock,
+    library: ScriptLibrary | None = None,
 ) -> Ledger:
-    """A ledger at `redis_addr`; nothing is sent before the first call."""
-    client = await connect(redis_addr, options, home_key=Keys(domain).settings)
+    """A ledger at `redis_addr`; nothing is sent before the first call. Without `library` all scripts are assembled."""
+    client = await connect(redis_addr, options, library=library, home_key=Keys(domain).settings)
     return Ledger(client, domain, clock)

@@ -226,7 +226,10 @@ SLOW_TO_IMPORT = ("fastapi", "starlette", "grpc", "fakeredis", "structlog", "htt
     ("arguments", "spared"),
     [
         (["--version"], (*SLOW_TO_IMPORT, "redis", "rich", "pydantic", "scheduler.config")),
-        (["inspect", "nodes", "--redis-addr", f"127.0.0.1:{free_port()}"], SLOW_TO_IMPORT),
+        (
+            ["inspect", "nodes", "--redis-addr", f"127.0.0.1:{free_port()}"],
+            (*SLOW_TO_IMPORT, "rich", "scheduler.inspection.recount", "scheduler.inspection.story"),
+        ),
     ],
     ids=["version", "inspect"],
 )

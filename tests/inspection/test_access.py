@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.connection.keys import Keys
 from scheduler.errors import StoreUnusable
-from scheduler.inspection import recount
+from scheduler.inspection.recount import recount
 from scheduler.ledger.ledger import open_ledger
 from tests.inspection.busy import SETTINGS, make_busy
 from tests.redis.test_access import MINIMAL_ACL

@@ -10,9 +10,8 @@ import pytest
 
 from scheduler.connection.keys import Keys
 from scheduler.domain.settings import LedgerSettings
-from scheduler.inspection import recount
 from scheduler.inspection.key_table import KEY_TABLE, explain_key
-from scheduler.inspection.recount import check
+from scheduler.inspection.recount import check, recount
 from scheduler.ledger.ledger import Ledger
 from tests.inspection.busy import SETTINGS, Busy, make_busy
 from tests.support.backends import Backend

@@ -21,7 +21,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from scheduler.api.http import create_app
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import LedgerSettings
-from scheduler.inspection import recount
+from scheduler.inspection.recount import recount
 from scheduler.ledger.ledger import Ledger, StoreOptions, open_ledger
 from scheduler.service import build_services
 from tests.support.backends import put_settings

@@ -66,13 +66,11 @@ class Display:
 
 
 def print_for_people(people: Table | Iterable[str]) -> None:
-    from rich.table import Table
-
-    if isinstance(people, Table):
-        from rich.console import Console
-
-        # Into a pipe nothing is folded for a terminal that is not there.
-        Console(width=None if sys.stdout.isatty() else 250).print(people, markup=False)
+    if isinstance(people, Iterable):
+        for line in people:
+            typer.echo(visible(line))
         return
-    for line in people:
-        typer.echo(visible(line))
+    from rich.console import Console
+
+    # Into a pipe nothing is folded for a terminal that is not there.
+    Console(width=None if sys.stdout.isatty() else 250).print(people, markup=False)

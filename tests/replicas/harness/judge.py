@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from scheduler.connection.keys import DEFAULT_DOMAIN, Keys
-from scheduler.inspection import recount
+from scheduler.inspection.recount import recount
 from scheduler.ledger.ledger import open_ledger
 from tests.replicas.harness.fleet import MIB, Fleet
 from tests.replicas.harness.history import Answer, History
