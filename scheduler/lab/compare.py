@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -13,6 +14,7 @@ from scheduler.domain.settings import GroupPlacement, LedgerSettings
 from scheduler.lab.clock import Agenda, ConcurrentAgenda, VirtualClock
 from scheduler.lab.gateway import Ending
 from scheduler.lab.lifecycle import LifecycleResult, LifecycleRun, Workload
+from scheduler.lab.peers import Peer, PeerScheduler
 from scheduler.lab.replay import Contender, Replay, ReplayOptions, ReplayResult
 from scheduler.lab.replica_processes import replica_processes
 from scheduler.lab.scratch import REPORT_TTL_MS, scratch_ledger
@@ -43,13 +45,15 @@ class Replicas:
     time_scale: float = 1.0
 
 
-def contenders(strategies: Sequence[Strategy], group_placements: Sequence[GroupPlacement]) -> list[Contender]:
-    """Every strategy once; the grouped one once for each way to open a group."""
+def contenders(
+    strategies: Sequence[Strategy], group_placements: Sequence[GroupPlacement], peers: Sequence[Peer] = ()
+) -> list[Contender]:
+    """Every strategy once, the grouped one once for each way to open a group; then the models of other schedulers."""
     listed: list[Contender] = []
     for strategy in strategies:
         grouped = strategy is Strategy.GROUPED_ROUND_ROBIN
         listed += [Contender(strategy, way) for way in group_placements] if grouped else [Contender(strategy)]
-    return listed
+    return listed + [Contender(peer) for peer in peers]
 
 
 async def compare_strategies(
@@ -58,12 +62,24 @@ async def compare_strategies(
     """In the order given."""
     results = []
     for contender in rivals:
-        agenda = Agenda(VirtualClock())
-        async with scratch_ledger(setup.redis_addr, _settings_of(contender, setup), agenda.clock) as ledger:
-            ledger.runner.entropy = seeded_entropy(setup.seed)
-            replay = Replay(trace, InProcess(build_services(ledger)), agenda, setup.options)
+        async with _contest(trace, contender, setup) as replay:
             results.append(await replay.run(contender, partial(progress, contender.label)))
     return results
+
+
+@asynccontextmanager
+async def _contest(trace: Trace, contender: Contender, setup: Setup) -> AsyncIterator[Replay]:
+    """The replay that a strategy decides on a ledger of its own, or the model of another scheduler in memory."""
+    agenda, strategy = Agenda(VirtualClock()), contender.strategy
+    if isinstance(strategy, Peer):
+        told_of_ends = replace(setup.options, fleet=replace(setup.options.fleet, sends_events=True))
+        yield Replay(trace, PeerScheduler(strategy, trace.nodes, setup.seed), agenda, told_of_ends)
+        return
+    groups = replace(setup.settings.groups, group_placement=contender.group_placement or GroupPlacement.ROUND_ROBIN)
+    settings = replace(setup.settings, strategy=strategy, groups=groups, report_ttl_ms=REPORT_TTL_MS)
+    async with scratch_ledger(setup.redis_addr, settings, agenda.clock) as ledger:
+        ledger.runner.entropy = seeded_entropy(setup.seed)
+        yield Replay(trace, InProcess(build_services(ledger)), agenda, setup.options)
 
 
 async def compare_endings(
@@ -109,8 +125,3 @@ async def endings_on_replicas(
 def seeded_entropy(seed: int) -> Callable[[], int]:
     """Where a replica would draw at random: from one seed it is the same run every time."""
     return partial(random.Random(seed).getrandbits, 32)
-
-
-def _settings_of(contender: Contender, setup: Setup) -> LedgerSettings:
-    groups = replace(setup.settings.groups, group_placement=contender.group_placement or GroupPlacement.ROUND_ROBIN)
-    return replace(setup.settings, strategy=contender.strategy, groups=groups, report_ttl_ms=REPORT_TTL_MS)

@@ -21,6 +21,7 @@ class _NodeLoad:
     memory_capacity_mb: int
     cpu_count: int = 0
     memory_mb: int = 0
+    sandboxes: int = 0
     since_ms: int = 0
 
     @property
@@ -39,6 +40,26 @@ class Moment:
     imbalance: float
 
 
+class _TimeMean:
+    """The mean over time of a count that changes in steps."""
+
+    def __init__(self, start_ms: int) -> None:
+        self._start_ms = self._since_ms = start_ms
+        self._count = 0
+        self._area = 0
+
+    def change(self, by: int, at_ms: int) -> None:
+        self._area += self._count * (at_ms - self._since_ms)
+        self._since_ms = at_ms
+        self._count += by
+
+    @property
+    def mean(self) -> float:
+        """Up to the last change; of a run that took no time, the count."""
+        passed_ms = self._since_ms - self._start_ms
+        return self._area / passed_ms if passed_ms else float(self._count)
+
+
 class PressureRecord:
     """Fed with every placement and every end, in time order; asked once the run is over.
 
@@ -52,21 +73,36 @@ class PressureRecord:
         self._sum_of_squares = 0.0
         self._highest = 0.0
         self._spans: list[tuple[float, int]] = []
+        self._used = _TimeMean(start_ms)
         self.peak_pressure = 0.0
         self.moments: list[Moment] = [Moment(start_ms, 0.0, 0.0)]
 
     def add(self, node_id: str, cpu_count: int, memory_mb: int, at_ms: int) -> None:
-        self._change(node_id, cpu_count, memory_mb, at_ms)
+        load = self._loads[node_id]
+        load.sandboxes += 1
+        if load.sandboxes == 1:
+            self._used.change(1, at_ms)
+        self._change(load, cpu_count, memory_mb, at_ms)
 
     def remove(self, node_id: str, cpu_count: int, memory_mb: int, at_ms: int) -> None:
-        self._change(node_id, -cpu_count, -memory_mb, at_ms)
+        load = self._loads[node_id]
+        load.sandboxes -= 1
+        if load.sandboxes == 0:
+            self._used.change(-1, at_ms)
+        self._change(load, -cpu_count, -memory_mb, at_ms)
 
     def close(self, at_ms: int) -> None:
         """The run ends here; what is still running has borne its pressure up to this instant."""
         for load in self._loads.values():
             self._spans.append((load.pressure, at_ms - load.since_ms))
             load.since_ms = at_ms
+        self._used.change(0, at_ms)
         self.moments.append(Moment(at_ms, self._highest, self.imbalance))
+
+    @property
+    def mean_nodes_used(self) -> float:
+        """How many nodes had a sandbox, averaged over time."""
+        return self._used.mean
 
     @property
     def imbalance(self) -> float:
@@ -89,8 +125,7 @@ class PressureRecord:
         pairs = zip(self.moments, self.moments[1:], strict=False)
         return sum(earlier.imbalance * (later.at_ms - earlier.at_ms) for earlier, later in pairs) / total_ms
 
-    def _change(self, node_id: str, cpu_count: int, memory_mb: int, at_ms: int) -> None:
-        load = self._loads[node_id]
+    def _change(self, load: _NodeLoad, cpu_count: int, memory_mb: int, at_ms: int) -> None:
         before = load.pressure
         self._spans.append((before, at_ms - load.since_ms))
         load.since_ms = at_ms

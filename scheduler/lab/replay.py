@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import GroupPlacement
 from scheduler.errors import NoNodes, Overloaded, SchedulerError
+from scheduler.lab.bounds import Bounds, Stay, bounds_of
 from scheduler.lab.clock import Agenda
 from scheduler.lab.fleet import Fleet, FleetOptions, SandboxOrder
 from scheduler.lab.measures import Moment, PressureRecord, WarmKeys, thinned
+from scheduler.lab.peers import Peer
 from scheduler.lab.surface import Surface
 from scheduler.lab.trace import Trace, TraceRequest
 
@@ -31,21 +33,27 @@ UPKEEP_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
+    """`bounds`: work out what no scheduler could have bettered, which needs scipy."""
+
     lifecycle: Lifecycle = Lifecycle.EXPLICIT
     warm_keys: int = 8
     fleet: FleetOptions = field(default_factory=lambda: FleetOptions(idle_reports=False))
+    bounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A strategy to judge. `group_placement` is None where there are no groups to open."""
+    """A strategy to judge, or the model of another scheduler. `group_placement` is None where there are no groups to
+    open."""
 
-    strategy: Strategy
+    strategy: Strategy | Peer
     group_placement: GroupPlacement | None = None
 
     @property
     def label(self) -> str:
-        """The strategy's name, and with it where groups open if that is not the default."""
+        """The name, and with a strategy's where groups open if that is not the default."""
+        if isinstance(self.strategy, Peer):
+            return f"as {self.strategy.value}"
         if self.group_placement in (None, GroupPlacement.ROUND_ROBIN):
             return self.strategy.value
         return f"{self.strategy.value}, groups {self.group_placement.value}"
@@ -53,7 +61,9 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """`hit_rate` is None when no request had a key; `curve` is the run as a picture would draw it."""
+    """`hit_rate` is None when no request had a key; `nodes_used_mean` is how many nodes had a sandbox, over time;
+    `bounds` is what no placement of these sandboxes could have bettered, None where that was not worked out; `curve` is
+    the run as a picture would draw it."""
 
     contender: Contender
     placed: int
@@ -63,10 +73,13 @@ class ReplayResult:
     imbalance: float
     hit_rate: float | None
     degraded: int
+    nodes_used_mean: float
+    bounds: Bounds | None
     curve: tuple[Moment, ...]
 
     def as_dict(self) -> dict[str, Any]:
         start_ms = self.curve[0].at_ms if self.curve else 0
+        bounds = self.bounds
         return {
             "strategy": self.contender.strategy.value,
             "group_placement": self.contender.group_placement,
@@ -76,6 +89,11 @@ class ReplayResult:
             "p99_pressure": self.p99_pressure,
             "imbalance": self.imbalance,
             "hit_rate": self.hit_rate,
+            "warm_hits": self.hit_rate,
+            "nodes_used_mean": self.nodes_used_mean,
+            "peak_bound": bounds and bounds.peak_pressure,
+            "nodes_bound": bounds and bounds.nodes,
+            "nodes_bound_mean": bounds and bounds.nodes_mean,
             "degraded": self.degraded,
             "over_time": [
                 {
@@ -98,6 +116,8 @@ class Replay:
         self._options = options
         self._fleet = Fleet(trace.nodes, surface, agenda, options.fleet)
         self._pressure = PressureRecord(trace.nodes, agenda.now_ms)
+        self._stays: list[Stay] = []
+        self._running: dict[str, Stay] = {}
         self._warm = WarmKeys(options.warm_keys)
         self._refused: Counter[str] = Counter()
         self._placed = 0
@@ -114,6 +134,7 @@ class Replay:
             await self._arrive(done, request)
             progress(done)
         self._pressure.close(self._agenda.now_ms)
+        stays = [*self._stays, *self._running.values()]
         return ReplayResult(
             contender=contender,
             placed=self._placed,
@@ -123,6 +144,8 @@ class Replay:
             imbalance=self._pressure.mean_imbalance,
             hit_rate=self._warm.hit_rate,
             degraded=self._degraded,
+            nodes_used_mean=self._pressure.mean_nodes_used,
+            bounds=bounds_of(self._trace.nodes, stays, self._agenda.now_ms) if self._options.bounds else None,
             curve=tuple(thinned(self._pressure.moments, CURVE_POINTS)),
         )
 
@@ -153,14 +176,19 @@ class Replay:
         node_id = decision.node.node_id
         ends_ms = None if request.duration_ms is None else self._agenda.now_ms + request.duration_ms
         self._pressure.add(node_id, request.cpu_count, request.memory_mb, self._agenda.now_ms)
+        self._running[sandbox_id] = Stay(self._agenda.now_ms, None, request.cpu_count, request.memory_mb)
+
+        def leave() -> None:
+            self._pressure.remove(node_id, request.cpu_count, request.memory_mb, self._agenda.now_ms)
+            self._stays.append(replace(self._running.pop(sandbox_id), end_ms=self._agenda.now_ms))
 
         async def end() -> None:
             await self._fleet.delete(node_id, sandbox_id)
-            self._pressure.remove(node_id, request.cpu_count, request.memory_mb, self._agenda.now_ms)
+            leave()
 
         async def answered(runs: bool) -> None:
             if not runs:
-                self._pressure.remove(node_id, request.cpu_count, request.memory_mb, self._agenda.now_ms)
+                leave()
                 return
             if self._options.lifecycle is Lifecycle.EXPLICIT and decision.reservation is not None:
                 await self._surface.confirm(decision.reservation.reservation_id, sandbox_id)

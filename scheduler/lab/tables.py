@@ -12,16 +12,26 @@ from scheduler.lab.replay import ReplayResult
 
 
 def replay_table(results: Sequence[ReplayResult], title: str) -> Table:
-    table = _table(title, "strategy", "placed", "refused", "peak pressure", "p99 pressure", "imbalance", "warm hits")
+    """Without the bounds where nobody asked for them."""
+    bounded = any(result.bounds for result in results)
+    columns = ["placed", "refused", "peak pressure", "at least", "p99 pressure", "imbalance", "warm hits", "nodes used"]
+    columns.append("at least")
+    if not bounded:
+        columns = [column for column in columns if column != "at least"]
+    table = _table(title, "strategy", *columns)
     for result in results:
+        bounds = result.bounds
         table.add_row(
             result.contender.label,
             f"{result.placed:,}",
             refusals(result.refused),
             f"{result.peak_pressure:.4f}",
+            *([f"{bounds.peak_pressure:.4f}" if bounds else "–"] if bounded else []),
             f"{result.p99_pressure:.4f}",
             f"{result.imbalance:.4f}",
             "–" if result.hit_rate is None else f"{result.hit_rate:.1%}",
+            f"{result.nodes_used_mean:.1f}",
+            *([f"{bounds.nodes_mean:.1f}" if bounds and bounds.nodes_mean is not None else "–"] if bounded else []),
         )
     return table
 

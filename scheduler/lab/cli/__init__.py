@@ -30,6 +30,7 @@ from scheduler.lab.cli.options import (
     show,
     wide_console,
 )
+from scheduler.lab.peers import Peer
 from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS
 from scheduler.observability.logging import configure_logging
 
@@ -85,13 +86,21 @@ def replay(
     ] = "round_robin",
     lifecycle_: Annotated[str, typer.Option("--lifecycle", help="explicit or heartbeat")] = "explicit",
     warm_keys: Annotated[int, typer.Option(min=1, help="How many keys a node keeps warm.")] = 8,
+    peers: Annotated[
+        str, typer.Option(metavar="A,B", help="Models of other schedulers to compare with: all, or " + ", ".join(Peer))
+    ] = "",
     seed: Seed = 1,
     as_json: AsJson = False,
+    bounds: Annotated[
+        bool | None,
+        typer.Option(help="What no placement could have bettered, too; by default where scipy is installed."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it too: .png or .svg")] = None,
 ) -> None:
     """Run a trace against one or more strategies and compare what became of it.
 
     Without files the bundled trace is used. Time is simulated: months replay in minutes."""
+    from scheduler.lab.bounds import bounds_available
     from scheduler.lab.clock import always
     from scheduler.lab.compare import Setup, compare_strategies, contenders
     from scheduler.lab.demand import peak_demand
@@ -104,6 +113,8 @@ def replay(
 
     if plot is not None:
         check_plot_file(plot)
+    if bounds and not bounds_available():
+        raise ConfigurationError("--bounds needs scipy: pip install 'agentenv-scheduler[bounds]'")
     trace = read_trace(nodes, requests).compressed(time_scale)
     strategies = [read_option("--strategy", kinds.choice(Strategy), name) for name in parts(strategy)]
     settings = LedgerSettings(
@@ -121,14 +132,20 @@ def replay(
         boot=always(read_option("--boot-time", kinds.duration(), boot_time)),
         idle_reports=False,
     )
-    options = ReplayOptions(read_option("--lifecycle", kinds.choice(Lifecycle), lifecycle_), warm_keys, fleet)
+    options = ReplayOptions(
+        read_option("--lifecycle", kinds.choice(Lifecycle), lifecycle_),
+        warm_keys,
+        fleet,
+        bounds=bounds_available() if bounds is None else bounds,
+    )
+    models = [read_option("--peers", kinds.choice(Peer), name) for name in (Peer if peers == "all" else parts(peers))]
     placements = [
         read_option("--group-placement", kinds.choice(GroupPlacement), name) for name in parts(group_placement)
     ]
     quiet_logs()
     with best_server(redis_addr) as address, progress_bars(len(trace.requests), shown=not as_json) as report:
         setup = Setup(address, settings, options, seed)
-        results = run_command(compare_strategies(trace, contenders(strategies, placements), setup, report))
+        results = run_command(compare_strategies(trace, contenders(strategies, placements, models), setup, report))
     if plot is not None:
         draw(results, plot)
     title = f"{counted(len(trace.requests), 'request')} on {counted(len(trace.nodes), 'node')}"
