@@ -63,7 +63,12 @@ ConfigFile = Annotated[
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any configuration key, as `config` lists them; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any configuration key, as `config` lists them. May be repeated; of one key the last counts, also before "
+        "the key's own option.",
+    ),
 ]
 Host = Annotated[str | None, _of("http.host", metavar="ADDRESS")]
 Port = Annotated[int | None, _of("http.port", metavar="PORT")]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -23,13 +24,40 @@ T = TypeVar("T")
 
 
 class Unacceptable(ValueError):
-    """`allowed` says what is valid; `at` and `found` point inside a structured value."""
+    """`allowed` says what is valid; `at` and `found` point inside a structured value. `more`: what else is wrong
+    there."""
 
     def __init__(self, allowed: str, at: str = "", found: object = None) -> None:
         super().__init__(allowed)
         self.allowed = allowed
         self.at = at
         self.found = found
+        self.more: tuple[Unacceptable, ...] = ()
+
+
+class Faults:
+    """What is wrong with the entries of a list or a table, collected so that all of it is told at once."""
+
+    def __init__(self) -> None:
+        self._found: list[Unacceptable] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note a fault of the block instead of raising it."""
+        try:
+            yield
+        except Unacceptable as fault:
+            self.note(fault)
+
+    def note(self, fault: Unacceptable) -> None:
+        self._found += [fault, *fault.more]
+
+    def raise_all(self) -> None:
+        """Raise the first fault with all others, if there are any."""
+        if self._found:
+            first, *more = self._found
+            first.more = tuple(more)
+            raise first
 
 
 def _as_it_is(text: str) -> object:
@@ -44,13 +72,6 @@ class Kind(Generic[T]):
     read: Callable[[object], T]
     from_text: Callable[[str], object] = _as_it_is
     show: Callable[[T], Any] = lambda value: value
-
-
-def member(table: Mapping[str, Any], name: str) -> Any:
-    """The member of that name in any case, as Go's JSON reader matches; None without one."""
-    if name in table:
-        return table[name]
-    return next((value for found, value in table.items() if found.casefold() == name.casefold()), None)
 
 
 def text(allowed: str = "a text that is not blank", pattern: str = r".*\S.*") -> Kind[str]:

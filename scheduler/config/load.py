@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -32,6 +32,7 @@ from scheduler.errors import ConfigurationError, FieldError
 
 CONFIG_FILE_VARIABLE = "SCHEDULER_CONFIG"
 _FOUND_LENGTH_MAX = 200
+_TOLD_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,12 @@ def load_configuration(
     known = {path: value for path, value in (options or {}).items() if path in KEYS}
     file_name = config_file or variables.get(CONFIG_FILE_VARIABLE, "").strip()
     document = read_file(Path(file_name)) if file_name else {}
-    given = from_image(variables) | from_document(document, f"file {file_name}")
-    given |= from_environment(variables) | from_options(known)
+    in_file, faults = from_document(document, f"file {file_name}")
+    given = from_image(variables) | in_file | from_environment(variables) | from_options(known)
     sources = {path: found.source for path, found in given.items()}
-    values, problems = _read(given)
+    problems = [_problem(fault, f"file {file_name}") for fault in faults]
+    values, refused = _read(given)
+    problems += refused
     problems += _contradictions(values, sources)
     problems += [_unknown(path) for path in options or () if path not in KEYS]
     if problems:
@@ -131,11 +134,16 @@ def _read(given: Mapping[str, Given]) -> tuple[dict[str, Any], list[_Problem]]:
         try:
             values[path] = kind.read(raw)
         except Unacceptable as refused:
-            shown = refused.found if refused.at else raw
-            if isinstance(shown, str):
-                shown = redact_url(shown)
-            problems.append(_Problem(FieldError(path + refused.at, shown, refused.allowed), found.source))
+            for fault in (refused, *refused.more):
+                shown = fault.found if fault.at else raw
+                problems.append(_problem(FieldError(path + fault.at, shown, fault.allowed), found.source))
     return values, problems
+
+
+def _problem(fault: FieldError, source: str) -> _Problem:
+    """Without the passwords of an address."""
+    found = fault.found
+    return _Problem(replace(fault, found=redact_url(found)) if isinstance(found, str) else fault, source)
 
 
 def _contradictions(values: Mapping[str, Any], sources: Mapping[str, str]) -> list[_Problem]:
@@ -153,6 +161,8 @@ def _unknown(path: str) -> _Problem:
 
 
 def _configuration_error(problems: Sequence[_Problem]) -> ConfigurationError:
-    lines = [str(problem) for problem in problems]
-    detail = lines[0] if len(lines) == 1 else "\n".join([f"{len(lines)} faults", *(f"  - {line}" for line in lines)])
+    lines = [str(problem) for problem in problems[:_TOLD_MAX]]
+    if more := len(problems) - len(lines):
+        lines.append(f"and {more} more")
+    detail = lines[0] if len(lines) == 1 else "\n".join([f"{len(problems)} faults", *(f"  - {line}" for line in lines)])
     return ConfigurationError(f"configuration: {detail}", errors=[problem.error.as_dict() for problem in problems])

@@ -6,18 +6,18 @@ likely an unset shell variable) and is checked like any value.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from scheduler.config.keys import KEYS, TOP_LEVEL
-from scheduler.config.kinds import member as find_member
-from scheduler.errors import ConfigurationError
+from scheduler.config.kinds import Unacceptable
+from scheduler.config.members import load_json, member
+from scheduler.errors import ConfigurationError, FieldError
 
 SECTION = "scheduler"
 _OTHER_SECTIONS = frozenset({"gateway"})  # AgentENV's gateway reads the same file
@@ -72,7 +72,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
         raise ConfigurationError(f"the configuration file {path} cannot be read: {reason}") from error
     form = "TOML" if path.suffix.lower() == ".toml" else "JSON"
     try:
-        document = tomllib.loads(content) if form == "TOML" else json.loads(content)
+        document = tomllib.loads(content) if form == "TOML" else load_json(content)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"the configuration file {path} is not {form}: {error}") from error
     if not isinstance(document, dict):
@@ -80,25 +80,36 @@ def read_file(path: Path) -> Mapping[str, Any]:
     return document
 
 
-def from_document(document: Mapping[str, Any], source: str) -> dict[str, Given]:
-    """Member names match in any case, as in Go's JSON reader; null and blank count as not given."""
-    section = find_member(document, SECTION)
-    if section is not None and not isinstance(section, Mapping):
-        raise ConfigurationError(f"{SECTION} in {source} must be a table of keys, not {section!r}")
+def from_document(document: Mapping[str, Any], source: str) -> tuple[dict[str, Given], list[FieldError]]:
+    """What the file gives, and what cannot be read of it. Member names match in any case, as in Go's JSON reader; null
+    and blank count as not given."""
     given: dict[str, Given] = {}
+    faults: dict[str, FieldError] = {}
     for path in KEYS:
-        value: Any = document if path in TOP_LEVEL else section
-        walked: list[str] = []
-        for name in path.split("."):
-            if value is None:
-                break
-            if not isinstance(value, Mapping):
-                raise ConfigurationError(f"{'.'.join(walked)} in {source} must be a table of keys, not {value!r}")
-            value = find_member(value, name)
-            walked.append(name)
+        names = [path] if path in TOP_LEVEL else [SECTION, *path.split(".")]
+        try:
+            value = _walked(document, names)
+        except Unacceptable as refused:
+            faults[refused.at] = FieldError(refused.at, refused.found, refused.allowed)
+            continue
         if value is not None and not (isinstance(value, str) and not value.strip()):
             given[path] = Given(value, source, is_text=False)
-    return given
+    return given, list(faults.values())
+
+
+def _walked(document: Mapping[str, Any], names: Sequence[str]) -> Any:
+    value: Any = document
+    for position, name in enumerate(names):
+        if value is None:
+            break
+        at = ".".join(names[:position])
+        if not isinstance(value, Mapping):
+            raise Unacceptable("a table of keys", at, value)
+        try:
+            value = member(value, name)
+        except Unacceptable as refused:
+            raise Unacceptable(refused.allowed, f"{at}{refused.at}".removeprefix("."), refused.found) from None
+    return value
 
 
 def nearest_key(path: str) -> str | None:
@@ -112,28 +123,28 @@ def suspicious_members(document: Mapping[str, Any]) -> Iterator[str]:
 
     Other unknown members are ignored: AgentENV's file may contain what only AgentENV reads."""
     tree = _tree()
-    inside = find_member(document, SECTION)
+    inside = member(document, SECTION)
     yield from _suspicious(inside if isinstance(inside, Mapping) else {}, tree, "")
     beside = {SECTION, *TOP_LEVEL, *_OTHER_SECTIONS}
-    for member in document:
-        if member.casefold() in beside:
+    for name in document:
+        if name.casefold() in beside:
             continue
-        if member.casefold() in tree:
-            yield f"`{member}` stands beside the section `{SECTION}`, where it is not read; it belongs inside"
-        elif near := get_close_matches(member.casefold(), beside, n=1, cutoff=0.8):
-            yield f"`{member}` is not read; did you mean `{near[0]}`?"
+        if name.casefold() in tree:
+            yield f"`{name}` stands beside the section `{SECTION}`, where it is not read; it belongs inside"
+        elif near := get_close_matches(name.casefold(), beside, n=1, cutoff=0.8):
+            yield f"`{name}` is not read; did you mean `{near[0]}`?"
 
 
 def _suspicious(table: Mapping[str, Any], known: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for member, value in table.items():
-        name = member.casefold()
+    for written, value in table.items():
+        name = written.casefold()
         if name in known:
             if known[name] and isinstance(value, Mapping):
                 yield from _suspicious(value, known[name], f"{prefix}{name}.")
         elif name in TOP_LEVEL and not prefix:
-            yield f"`{SECTION}.{member}` is not read; it belongs beside the section, at the top of the file"
+            yield f"`{SECTION}.{written}` is not read; it belongs beside the section, at the top of the file"
         elif near := get_close_matches(name, known, n=1, cutoff=0.8):
-            yield f"`{SECTION}.{prefix}{member}` is not read; did you mean `{prefix}{near[0]}`?"
+            yield f"`{SECTION}.{prefix}{written}` is not read; did you mean `{prefix}{near[0]}`?"
 
 
 def _tree() -> dict[str, Any]:

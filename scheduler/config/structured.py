@@ -5,10 +5,10 @@ Ids and endpoints are checked as by the API, and member names match in any case.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-from scheduler.config.kinds import Kind, Unacceptable, integer, member
+from scheduler.config.kinds import Faults, Kind, Unacceptable, integer
+from scheduler.config.members import load_json, member, repeated_names
 from scheduler.domain.address import ENDPOINT_FORM, clean_endpoint
 from scheduler.domain.limits import MEMORY_MB_MAX, UINT32_MAX
 from scheduler.domain.node import NodeAddress
@@ -18,7 +18,7 @@ from scheduler.domain.text import ID_FORM, clean_id
 
 def _json_from_text(raw: str) -> object:
     try:
-        return json.loads(raw)
+        return load_json(raw)
     except ValueError:
         return raw
 
@@ -45,14 +45,20 @@ def nodes() -> Kind[tuple[NodeAddress, ...]]:
         if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
             raise Unacceptable(allowed)
         addresses: dict[str, NodeAddress] = {}
+        faults = Faults()
         for position, entry in enumerate(raw):
-            at = f"[{position}]"
+            at, node_id, endpoint = f"[{position}]", "", ""
             if not isinstance(entry, Mapping):
-                raise Unacceptable(allowed, at, entry)
-            node_id = _identifier(member(entry, "id"), f"{at}.id")
-            if node_id in addresses:
-                raise Unacceptable("an id that the list names once", f"{at}.id", node_id)
-            addresses[node_id] = NodeAddress(node_id, _endpoint(member(entry, "endpoint"), f"{at}.endpoint"))
+                faults.note(Unacceptable(allowed, at, entry))
+                continue
+            with faults.noted():
+                node_id = _identifier(member(entry, "id", at), f"{at}.id")
+                if node_id in addresses:
+                    raise Unacceptable("an id that the list names once", f"{at}.id", node_id)
+            with faults.noted():
+                endpoint = _endpoint(member(entry, "endpoint", at), f"{at}.endpoint")
+            addresses[node_id] = NodeAddress(node_id, endpoint)
+        faults.raise_all()
         return tuple(addresses.values())
 
     def show(listed: tuple[NodeAddress, ...]) -> list[dict[str, str]]:
@@ -69,18 +75,23 @@ def templates() -> Kind[Mapping[str, Template]]:
         if not isinstance(raw, Mapping):
             raise Unacceptable(allowed)
         declared: dict[str, Template] = {}
+        faults = Faults()
         for template_id, size in raw.items():
-            at = f".{template_id}"
+            at, cleaned_id = f".{template_id}", ""
+            with faults.noted():
+                cleaned_id = _identifier(template_id, at)
+                if cleaned_id in declared or template_id in repeated_names(raw):
+                    raise Unacceptable("an id that the table names once", at, template_id)
             if not isinstance(size, Mapping):
-                raise Unacceptable(allowed, at, size)
-            cleaned_id = _identifier(template_id, at)
-            if cleaned_id in declared:
-                raise Unacceptable("an id that the table names once", at, template_id)
-            declared[cleaned_id] = Template(
-                cleaned_id,
-                _size(member(size, "cpu_count"), cpu_count, f"{at}.cpu_count"),
-                _size(member(size, "memory_mb"), memory_mb, f"{at}.memory_mb"),
-            )
+                faults.note(Unacceptable(allowed, at, size))
+                continue
+            cpus = memory = 0
+            with faults.noted():
+                cpus = _size(size, "cpu_count", cpu_count, at)
+            with faults.noted():
+                memory = _size(size, "memory_mb", memory_mb, at)
+            declared[cleaned_id] = Template(cleaned_id, cpus, memory)
+        faults.raise_all()
         return declared
 
     def show(declared: Mapping[str, Template]) -> dict[str, dict[str, int]]:
@@ -92,8 +103,9 @@ def templates() -> Kind[Mapping[str, Template]]:
     return Kind(allowed, read, _json_from_text, show)
 
 
-def _size(raw: object, kind: Kind[int], at: str) -> int:
+def _size(size: Mapping[str, object], name: str, kind: Kind[int], at: str) -> int:
+    raw = member(size, name, at)
     try:
         return kind.read(raw)
     except Unacceptable as refused:
-        raise Unacceptable(refused.allowed, at, raw) from None
+        raise Unacceptable(refused.allowed, f"{at}.{name}", raw) from None

@@ -373,6 +373,42 @@ def test_all_faults_are_reported_at_once() -> None:
     assert [error["field"] for error in raised.value.facts["errors"]] == ["strategy", "report_ttl", "http.host"]
 
 
+def faults_of(**given: Any) -> list[str]:
+    with pytest.raises(ConfigurationError) as raised:
+        settings(**given)
+    return [error["field"] for error in raised.value.facts["errors"]]
+
+
+def test_all_faults_of_one_list_are_reported_at_once() -> None:
+    listed = [{"id": "", "endpoint": "nowhere"}, {"id": "a", "endpoint": "http://a:1"}, "b", {"id": "a", "endpoint": 1}]
+    assert faults_of(nodes=listed, strategy="x") == [
+        *("nodes[0].id", "nodes[0].endpoint", "nodes[2]", "nodes[3].id", "nodes[3].endpoint"),
+        "strategy",
+    ]
+    declared = {"base": {"cpu_count": 0, "memory_mb": "much"}, " base": {"cpu_count": 1, "memory_mb": 1}, "none": 1}
+    assert faults_of(templates__declared=declared) == [
+        *("templates.declared.base.cpu_count", "templates.declared.base.memory_mb"),
+        *("templates.declared. base", "templates.declared.none"),
+    ]
+
+
+def test_of_very_many_faults_the_first_are_told_and_the_rest_counted() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        settings(nodes=[{} for _ in range(1_000)])
+    lines = raised.value.detail.splitlines()
+    assert lines[0] == "configuration: 2000 faults"
+    assert lines[-1] == "  - and 1950 more"
+    assert len(lines) == 52
+
+
+def test_a_member_that_is_given_twice_is_refused_wherever_it_stands() -> None:
+    node = '{"id": "a", "ID": "b", "endpoint": "http://a:1"}'
+    assert faults_of(nodes=f"[{node}]") == ["nodes[0].id"]
+    assert faults_of(nodes='[{"id": "a", "endpoint": "http://a:1", "endpoint": "http://b:1"}]') == ["nodes[0].endpoint"]
+    declared = '{"base": {"cpu_count": 1, "memory_mb": 1}, "base": {"cpu_count": 2, "Cpu_Count": 2, "memory_mb": 1}}'
+    assert faults_of(templates__declared=declared) == ["templates.declared.base", "templates.declared.base.cpu_count"]
+
+
 def test_a_password_in_an_address_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError) as raised:
         settings(redis_addr="redis2://user:hun@ter2@host")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,33 @@ def test_option_wins_over_environment_over_file_over_default(write_file: WriteFi
     assert sources["binding_ttl"] == "default"
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('{"scheduler": {"domain": "a", "Domain": "b"}}', "scheduler.domain: found 'domain, Domain'"),
+        ('{"scheduler": {"domain": "a", "domain": "b"}}', "scheduler.domain: found 'domain, domain'"),
+        ('{"scheduler": {}, "SCHEDULER": {}}', "scheduler: found 'scheduler, SCHEDULER'"),
+        ('{"log_level": "info", "LOG_LEVEL": "debug"}', "log_level: found 'log_level, LOG_LEVEL'"),
+        ('{"scheduler": {"http": {"port": 1, "port": 2}}}', "scheduler.http.port: found 'port, port'"),
+    ],
+)
+def test_a_key_that_the_file_gives_twice_is_refused(write_file: WriteFile, content: str, told: str) -> None:
+    file = write_file(content)
+    with pytest.raises(ConfigurationError) as raised:
+        load_settings(config_file=file, environment={})
+    assert raised.value.detail == f"configuration: {told} (file {file}); must be a member that is given once"
+
+
+def test_faults_of_the_files_form_are_told_with_all_others(write_file: WriteFile) -> None:
+    file = write_file({"scheduler": {"http": "redis://:secret@h", "overcommit": 2, "strategy": "x"}, "log_level": "y"})
+    with pytest.raises(ConfigurationError) as raised:
+        load_settings(config_file=file, environment={})
+    told = raised.value.detail
+    assert told.startswith("configuration: 4 faults")
+    assert f"scheduler.overcommit: found 2 (file {file}); must be a table of keys" in told
+    assert "secret" not in told
+
+
 def test_the_environment_may_name_the_file(write_file: WriteFile) -> None:
     file = write_file('[scheduler]\nstrategy = "random"\n', "config.toml")
     assert load_settings(environment={"SCHEDULER_CONFIG": str(file)}).ledger.strategy is Strategy.RANDOM
@@ -174,8 +203,8 @@ def test_nodes_that_report_over_grpc_cannot_list_themselves_and_the_start_says_s
         ("{", "config.json", "is not JSON"),
         ("a = ", "config.toml", "is not TOML"),
         ("[]", "config.json", "must hold an object"),
-        ('{"scheduler": []}', "config.json", "scheduler in file"),
-        ('{"scheduler": {"overcommit": 2}}', "config.json", "overcommit in file"),
+        ('{"scheduler": []}', "config.json", "scheduler: found [] (file"),
+        ('{"scheduler": {"overcommit": 2}}', "config.json", "scheduler.overcommit: found 2 (file"),
         ("[" * 100_000, "config.json", "is not JSON"),
     ],
 )
@@ -212,6 +241,36 @@ def test_describe_hides_the_ledgers_password() -> None:
 def test_what_a_key_shows_is_what_a_file_may_say(path: str) -> None:
     key = KEYS[path]
     assert key.kind.read(key.shown(key.default)) == key.default
+
+
+ROOT = Path(__file__).parents[2]
+_EXAMPLES = [
+    *(file for file in sorted((ROOT / "deploy").rglob("*.toml"))),
+    *(file for file in sorted((ROOT / "deploy/kubernetes").rglob("config.json"))),
+    *(
+        file
+        for file in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+        if "```toml" in file.read_text("utf-8")
+    ),
+]
+
+
+@pytest.mark.parametrize("file", _EXAMPLES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_configuration_that_we_show_names_keys_that_exist(file: Path) -> None:
+    content = file.read_text("utf-8")
+    shown = re.findall(r"```toml\n(.*?)```", content, re.DOTALL) if file.suffix == ".md" else [content]
+    for text in shown:
+        document = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        assert set(_leaves(document)) <= {path if path in TOP_LEVEL else f"scheduler.{path}" for path in KEYS}
+
+
+def _leaves(table: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in table.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and path.removeprefix("scheduler.") not in KEYS:
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path
 
 
 def test_the_page_of_the_docs_has_every_key_variable_and_default() -> None:
