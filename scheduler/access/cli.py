@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from scheduler.access.key_file import InvalidEntry, KeyEntry, add_to_file, entry_of
+from scheduler.access.key_file import InvalidEntry, KeyEntry, add_to_file, entry_of, save_key
 from scheduler.access.keys import generate_key, hash_key
 from scheduler.access.roles import Role
 
@@ -53,6 +55,15 @@ KeyFile = Annotated[
     ),
 ]
 
+SavedKey = Annotated[
+    Path | None,
+    typer.Option(
+        "--save-key",
+        metavar="FILE",
+        help="A new file for the key, which its owner alone can read. [default: standard output]",
+    ),
+]
+
 keys_app = typer.Typer(help="API keys: make one, hash one, add one to the file of keys.", no_args_is_help=True)
 
 
@@ -60,16 +71,29 @@ keys_app = typer.Typer(help="API keys: make one, hash one, add one to the file o
     "add",
     epilog="\b\nExamples:\n"
     "  agentenv-scheduler keys add ops --role admin --file keys.json\n"
-    "  agentenv-scheduler keys add node-7 --role node --node-id node-7 --file keys.json > node-7.key",
+    "  agentenv-scheduler keys add node-7 --role node --node-id node-7 --file keys.json --save-key node-7.key",
 )
-def add(name: Name, file: KeyFile, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> None:
+def add(
+    name: Name, file: KeyFile, role: GivenRole = Role.GATEWAY, node_id: NodeId = None, saved: SavedKey = None
+) -> None:
     """Make a key and add its hash to the file of keys, which running replicas read again within a second.
 
-    The key is shown once, on standard output; the file holds only its hash."""
+    The key is shown once, on standard output or in the file of --save-key; the file of keys holds only its hash."""
     key = generate_key()
-    add_to_file(file, _entry(name, role, key, node_id))
-    typer.echo(f"{name}, role {role.value}, added to {file}; the key is shown once:", err=True)
-    typer.echo(key)
+    entry = _entry(name, role, key, node_id)
+    if saved is None:
+        add_to_file(file, entry)
+        typer.echo(f"{name}, role {role.value}, added to {file}; the key is shown once:", err=True)
+        typer.echo(key)
+        _warn_when_others_can_read(1)
+        return
+    save_key(saved, key)
+    try:
+        add_to_file(file, entry)
+    except BaseException:
+        saved.unlink()  # a key that opens nothing
+        raise
+    typer.echo(f"{name}, role {role.value}, added to {file}; the key is in {saved}", err=True)
 
 
 @keys_app.command("new", epilog="\b\nExamples:\n  agentenv-scheduler keys new edge-gateway --role gateway")
@@ -78,6 +102,7 @@ def new(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> N
     key = generate_key()
     entry = _entry(name, role, key, node_id)
     typer.echo(f"key (shown once): {key}", err=True)
+    _warn_when_others_can_read(2)
     typer.echo(json.dumps(entry.as_dict()))
 
 
@@ -90,6 +115,16 @@ def hash_given(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = Non
         # What can be guessed would need a slow hash; keys that cannot are long and random.
         raise typer.BadParameter("a key has 32 to 256 characters of A-Z, a-z, 0-9, dot, underscore, tilde and dash")
     typer.echo(json.dumps(_entry(name, role, key, node_id).as_dict()))
+
+
+def _warn_when_others_can_read(descriptor: int) -> None:
+    """A shell makes the file behind `>` with its own umask, most often readable by everybody."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return
+    if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077:
+        typer.echo("warning: others on this machine can read the file that the key went to: chmod 600 it", err=True)
 
 
 def _entry(name: str, role: Role, key: str, node_id: str | None) -> KeyEntry:

@@ -81,11 +81,18 @@ def check_names(entries: Sequence[KeyEntry]) -> None:
 
 def read_key_file(path: Path) -> tuple[KeyEntry, ...]:
     """Every entry. Raises ConfigurationError when the file cannot be read or has an invalid entry."""
+    form = "TOML" if _is_toml(path) else "JSON"
     try:
-        text = path.read_text("utf-8")
-        content: Any = tomllib.loads(text) if _is_toml(path) else json.loads(text)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"API keys: {path} cannot be read ({type(error).__name__})") from None
+        text = path.read_text("utf-8-sig")
+        content: Any = tomllib.loads(text) if _is_toml(path) else json.loads(text, object_pairs_hook=_once)
+    except OSError as error:
+        raise ConfigurationError(f"API keys: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"API keys: {path} cannot be read: it is not UTF-8") from None
+    except InvalidEntry as invalid:
+        raise ConfigurationError(f"API keys: {path}: {invalid}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"API keys: {path} is not {form}: {error}") from None
     listed = content.get("keys") if isinstance(content, dict) else None
     if not isinstance(listed, list) or not listed:
         raise ConfigurationError(f"API keys: {path} must hold a list `keys` with at least one key")
@@ -100,6 +107,15 @@ def read_key_file(path: Path) -> tuple[KeyEntry, ...]:
     except InvalidEntry as invalid:
         raise ConfigurationError(f"API keys: {path}: {invalid}") from None
     return tuple(entries)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """TOML refuses by itself a member that is given twice; of JSON the last one would count."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise InvalidEntry(f"member {name} is given twice in one place")
+    return found
 
 
 def add_to_file(path: Path, entry: KeyEntry) -> None:
@@ -136,6 +152,18 @@ def add_to_file(path: Path, entry: KeyEntry) -> None:
         if isinstance(error, OSError):
             raise ConfigurationError(f"API keys: {path} cannot be written ({error.strerror})") from None
         raise
+
+
+def save_key(path: Path, key: str) -> None:
+    """Write the key into a new file, for its owner alone. Raises ConfigurationError; one that is there is kept."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ConfigurationError(f"API keys: {path} is there already, and is not overwritten") from None
+    except OSError as error:
+        raise ConfigurationError(f"API keys: {path} cannot be written ({error.strerror})") from None
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{key}\n")
 
 
 def _give(file: Path, like: os.stat_result) -> None:

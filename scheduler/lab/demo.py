@@ -123,7 +123,7 @@ def node_table(nodes: Sequence[Node], title: str) -> Table:
 async def show_by_hand(console: Console, surface: OverHttp) -> None:
     """One reservation made and cancelled, and what the node's pending totals say after each step."""
     hint = Hint(HintKind.COLD_SANDBOX, cpu_count=1, memory_mb=1024, images=("registry.example/agent-python:3.12",))
-    console.print("\n[bold]One reservation, cancelled.[/] Its room is free in the same instant, for all:")
+    console.print("\n[bold]One reservation, cancelled.[/] Its capacity is free in the same instant, for all:")
     decision = await surface.schedule(ScheduleRequest(hint=hint))
     reservation = decision.reservation
     if reservation is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +111,34 @@ def test_an_impossible_file_stops_the_start_and_says_why(tmp_path: Path, entries
 
 
 def test_a_missing_file_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"none\.json cannot be read: No such file or directory"):
         KeyRing(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("keys.json", b"{\n  keys", "is not JSON: Expecting property name enclosed in double quotes: line 2 column 3"),
+        ("keys.json", b"[" * 100_000, "is not JSON"),
+        ("keys.json", b"\xff", "cannot be read: it is not UTF-8"),
+        ("keys.toml", b"keys = ", "is not TOML: Invalid value"),
+        ("keys.json", b'{"keys": [], "keys": [{}]}', "member keys is given twice"),
+        ("keys.json", b'{"keys": [{"role": "node", "role": "admin"}]}', "member role is given twice"),
+    ],
+)
+def test_a_file_that_is_none_is_told_in_words(tmp_path: Path, file: str, content: bytes, complaint: str) -> None:
+    path = tmp_path / file
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        KeyRing(path)
+    assert caught.value.detail.startswith(f"API keys: {path}")
+    assert complaint in caught.value.detail
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": [entry("k")]}), "utf-8-sig")
+    assert KeyRing(path).authenticate("k") is not None
 
 
 def test_the_command_shows_the_key_once_and_prints_only_its_hash(tmp_path: Path) -> None:
@@ -170,6 +198,34 @@ def test_keys_that_are_added_to_a_file_open_the_door_and_are_nobody_elses_to_rea
     assert first.stdout.strip() not in path.read_text("utf-8")
 
 
+def test_a_key_is_saved_for_its_owner_alone_and_over_nothing(tmp_path: Path) -> None:
+    path, saved, runner = tmp_path / "keys.json", tmp_path / "ops.key", CliRunner()
+    added = ["add", "--file", str(path), "--save-key", str(saved), "ops"]
+    result = runner.invoke(keys_app, added)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert saved.stat().st_mode & 0o777 == 0o600
+    key = saved.read_text("utf-8").strip()
+    assert KeyRing(path).authenticate(key) is not None
+    again = runner.invoke(keys_app, added)
+    assert "ops.key is there already" in str(again.exception)
+    assert saved.read_text("utf-8").strip() == key
+    elsewhere = runner.invoke(keys_app, [*added[:-3], "--save-key", str(tmp_path / "b.key"), "ops", "--role", "admin"])
+    assert "must agree on role" in str(elsewhere.exception)
+    assert not (tmp_path / "b.key").exists(), "a key that opens nothing"
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o644, True), (0o600, False)])
+def test_a_key_behind_a_file_that_others_can_read_is_warned_of(tmp_path: Path, mode: int, warned: bool) -> None:
+    behind = tmp_path / "ops.key"
+    behind.touch()
+    behind.chmod(mode)
+    with behind.open("w") as file:
+        run = [sys.executable, "-m", "scheduler", "keys", "add", "ops", "--file", str(tmp_path / "keys.json")]
+        result = subprocess.run(run, stdout=file, stderr=subprocess.PIPE, text=True, timeout=60, check=True)
+    assert ("others on this machine can read the file" in result.stderr) is warned
+    assert len(behind.read_text("utf-8").strip()) == 43
+
+
 def test_what_serve_would_refuse_is_not_added_to_a_file(tmp_path: Path) -> None:
     path, runner = tmp_path / "keys.json", CliRunner()
     added = ["add", "--file", str(path), "ops"]
@@ -182,7 +238,7 @@ def test_what_serve_would_refuse_is_not_added_to_a_file(tmp_path: Path) -> None:
     assert "must agree on role" in str(other.exception)
     path.write_bytes(b"{")
     broken = runner.invoke(keys_app, added)
-    assert "cannot be read" in str(broken.exception)
+    assert "is not JSON" in str(broken.exception)
     path.write_bytes(before)
     (tmp_path / ".keys.json.new").touch()
     write(path, entry("one", "ops"))
