@@ -14,7 +14,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import fakeredis
 import pytest
 import structlog
 from hypothesis import HealthCheck
@@ -92,7 +91,9 @@ def private_server() -> Iterator[RedisServer]:
 def backend(request: pytest.FixtureRequest) -> Backend:
     """A store of its own for this test, once embedded and once real."""
     if request.param == "embedded":
-        return Backend("embedded", fake_server=fakeredis.FakeServer())
+        from tests.support.embedded import empty_server
+
+        return Backend("embedded", fake_server=empty_server())
     return Backend("real", server=request.getfixturevalue("real_server"))
 
 

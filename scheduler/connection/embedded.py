@@ -82,6 +82,10 @@ class _CompilingRuntime:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._runtime, name)
 
+    def __len__(self) -> int:
+        """How many texts are kept compiled."""
+        return len(self._compiled)
+
     def execute(self, text: bytes | str) -> Any:
         if text == _COLLECT:
             self._since_collection += 1

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scheduler.config.kinds import choice
-from scheduler.connection.options import StoreOptions
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import (
     Admission,
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
     from scheduler.ledger.ledger import Ledger
     from scheduler.service import Services
 
-# How long a call waits for a store that a case took away.
+# How long a call waits for a store that a case took away, and for one that is there: two hundred calls at once, on a
+# machine that does other things as well, are to be answered and not timed.
 IMPATIENT_MS = 300
+PATIENT_MS = 60_000
 
 # Cases of these areas need an option that is off unless an operator turns it on.
 AREA_SETTINGS: Mapping[str, Mapping[str, Any]] = {"locality_extension": {"locality_enabled": True}}
@@ -101,7 +102,7 @@ class StoreSwitch:
             self._backend.fake_server.connected = False
 
     def up(self) -> None:
-        self._be_patient(StoreOptions().operation_timeout_ms)
+        self._be_patient(PATIENT_MS)
         if self._relay:
             self._relay.up()
         elif self._backend.fake_server:
@@ -136,7 +137,8 @@ class World:
         clock = VirtualClock()
         switch = StoreSwitch(backend) if with_switch else None
         redis_addr = await switch.start() if switch else None
-        ledger = await backend.open(clock=clock, redis_addr=redis_addr)
+        timeouts = {"operation_timeout_ms": PATIENT_MS, "attempt_timeout_ms": PATIENT_MS}
+        ledger = await backend.open(clock=clock, redis_addr=redis_addr, **timeouts)
         if switch:
             switch.ledger = ledger
         await put_settings(ledger, settings)

@@ -1,17 +1,20 @@
 """Embedded ledgers for tests of the layers above the ledger: quick to open, with a domain of their own.
 
 They share one server of the process, where scripts are compiled once. What is provoked or looked at is replaced in one
-place: `fail_with` where the client talks to the server, `note_calls` at one method.
+place: `fail_with` where the client talks to the server, `note_calls` at one method. `empty_server` is for whoever needs
+a server of its own: the data is its own, the interpreter with its compiled scripts is not.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fakeredis import FakeServer
 
 from scheduler.connection import embedded
 from scheduler.connection.address import parse_address
@@ -24,6 +27,23 @@ from scheduler.ledger.runner import server_clock
 from tests.support.backends import put_settings
 
 _domains = itertools.count()
+_of_thread = threading.local()
+# More than all scripts of the product and of tests; tests that write scripts by the hundred begin a new interpreter.
+_SCRIPTS_KEPT = 120
+
+
+def empty_server() -> FakeServer:
+    """A server without data. Those of one thread share an interpreter: compiling the scripts for every test anew would
+    take longer than most tests, and no script leaves anything in it, since globals are refused."""
+    interpreter = getattr(_of_thread, "interpreter", None)
+    if interpreter is None or len(interpreter["_lua_runtime"]) > _SCRIPTS_KEPT:
+        first = FakeServer()
+        embedded.embedded_pool(first)  # gives it an interpreter that keeps what it compiled
+        interpreter = {name: value for name, value in vars(first).items() if name.startswith("_lua_")}
+        _of_thread.interpreter = interpreter
+    server = FakeServer()
+    vars(server).update(interpreter)
+    return server
 
 
 @functools.cache

@@ -6,6 +6,7 @@ before it stays written, as when an ACL, a full memory or a bug of the server's 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,10 +53,8 @@ class StoppingLibrary(ScriptLibrary):
         self.runs_left = stop.run if stop else 0
 
     def get(self, name: str) -> Script:
-        script = super().get(name)
-        text = script.text
-        for bound, number in self.bounds.items():
-            text = re.sub(rf"\blocal {bound} = \d+\b", f"local {bound} = {number}", text)
+        script = ScriptLibrary.load().get(name)
+        text = _with_bounds(script.text, tuple(self.bounds.items()))
         if self.stop is not None and self.stop.script == name:
             self.runs_left -= 1
             if self.runs_left == 0:
@@ -63,6 +62,13 @@ class StoppingLibrary(ScriptLibrary):
         if text == script.text:
             return script
         return Script(name=name, text=text, origins=script.origins, source=script.source)
+
+
+@functools.cache
+def _with_bounds(text: str, bounds: tuple[tuple[str, int], ...]) -> str:
+    for bound, number in bounds:
+        text = re.sub(rf"\blocal {bound} = \d+\b", f"local {bound} = {number}", text)
+    return text
 
 
 @contextmanager
