@@ -72,8 +72,11 @@ def _template(template_id: str | None) -> str:
     return f", template {template_id}" if template_id else ""
 
 
+_ONE_OF = {"classes": "class"}
+
+
 def check_page(report: Report) -> Iterator[str]:
-    looked = ", ".join(counted(count, what.removesuffix("s"), what) for what, count in report.looked_at.items())
+    looked = ", ".join(counted(count, _ONE_OF.get(what, what[:-1]), what) for what, count in report.looked_at.items())
     yield f"looked at {looked}"
     if report.ok:
         yield "all of it adds up"

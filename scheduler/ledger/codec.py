@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from hashlib import blake2b
 from typing import Any
@@ -26,6 +27,7 @@ from scheduler.domain.node import (
 from scheduler.domain.placement import HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
 from scheduler.domain.text import trim
+from scheduler.errors import StoreUnusable
 
 FIGURES = (
     "cpu_count",
@@ -77,6 +79,15 @@ def fraction(value: bytes | str) -> float | None:
     return float(value) if value else None
 
 
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Raises StoreUnusable when something in the ledger, as changed by hand, cannot be read by this version."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, msgpack.UnpackException) as error:
+        raise StoreUnusable(f"the ledger's {what} cannot be read by this version: {error}") from error
+
+
 # -- the fleet -------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +115,11 @@ def add_nodes(tally: FleetTally, reply: Sequence[Any]) -> FleetTally:
 
 
 def reservation(reservation_id: str, flat: Sequence[Any]) -> Reservation:
-    found = texts(flat)
+    with understood(f"reservation {reservation_id}"):
+        return _reservation(reservation_id, texts(flat))
+
+
+def _reservation(reservation_id: str, found: Mapping[str, str]) -> Reservation:
 
     def instant(name: str) -> int | None:
         return int(found[name]) if found.get(name) else None
@@ -224,6 +239,11 @@ def roster_digest(sandbox_ids: Sequence[str]) -> str:
 
 def node(entry: Sequence[Any]) -> Node:
     """One node of read_nodes."""
+    with understood(f"node {text(entry[0])}"):
+        return _node(entry)
+
+
+def _node(entry: Sequence[Any]) -> Node:
     node_id, flat, status, reason, cpu_pressure, memory_pressure, cpu, memory, count = entry
     found = pairs(flat)
     last_seen = found.get("last_seen_ms")

@@ -139,7 +139,8 @@ class SettingsStore:
             raise
         epoch, revision, digest, refreshing, skew_ms, now_ms, *replicas = map(codec.text, reply)
         self._runner.memory.note_time(int(now_ms))
-        return KeepaliveReply(epoch, int(revision), digest, refreshing == "1", int(skew_ms), tuple(replicas))
+        with codec.understood("revision of the settings"):
+            return KeepaliveReply(epoch, int(revision), digest, refreshing == "1", int(skew_ms), tuple(replicas))
 
     async def leave(self, replica_id: str) -> None:
         await self.keepalive(replica_id, 0)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.connection.scripts import ScriptLibrary, find_folder
-from scheduler.domain.placement import ScheduleRequest, Strategy
+from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import StoreUnavailable, StoreUnusable
 from scheduler.ledger.ledger import Ledger
@@ -103,3 +104,22 @@ async def test_settings_are_whole_after_every_change(ledger: Ledger) -> None:
     found = await ledger.settings.get()
     assert found is not None
     assert found[0] == limited
+
+
+async def test_a_value_changed_by_hand_is_refused_in_words_where_it_is_read(ledger: Ledger) -> None:
+    await ledger.nodes.set("a", "http://a:1", DiscoveryState.ACTIVE)
+    await ledger.nodes.heartbeat(Heartbeat("a", "run-1", snapshot=NodeSnapshot(NodeStatus.READY, cpu_count=4)))
+    decision = await ledger.placements.schedule(ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1)))
+    assert decision.reservation is not None
+    reservation_id = decision.reservation.reservation_id
+    await ledger.client.command("HSET", ledger.keys.node("a"), "create_fails", "many")
+    with pytest.raises(StoreUnusable, match=r"ledger's node a cannot be read .* b'many'"):
+        await ledger.nodes.get("a")
+    with pytest.raises(StoreUnusable, match=r"ledger's node a cannot be read .* b'many'"):
+        await ledger.nodes.list()
+    await ledger.client.command("HSET", ledger.keys.reservation(reservation_id), "held_cpu", "most")
+    with pytest.raises(StoreUnusable, match=rf"reservation {reservation_id} cannot be .* 'most'"):
+        await ledger.reservations.get(reservation_id)
+    await ledger.client.command("HSET", ledger.keys.settings, "revision", "newest")
+    with pytest.raises(StoreUnusable, match=r"revision of the settings cannot be read .* 'newest'"):
+        await ledger.settings.keepalive("r1")
