@@ -193,3 +193,19 @@ async def test_unregistering_forgets_the_baseline_and_keeps_what_is_promised(clu
     await cluster.report(**grown(3))
     assert await cluster.state(reservation) == "settled"
     assert await cluster.pending() == NOTHING
+
+
+async def test_growth_may_be_a_sandbox_that_was_told_after_its_end(cluster: Cluster) -> None:
+    """An event named the wrong sandbox, the caller names the right one, whose delete was told already."""
+    await cluster.add()
+    misnamed = await cluster.place(**HEARTBEAT)
+    await cluster.tell("a", event("create", "s1", 2, 4096), event("delete", "s2"))
+    await cluster.report(roster=("s1",))
+    assert await cluster.ending(misnamed) == ("settled", "listed")
+    waiting = await cluster.place(**HEARTBEAT)
+    await cluster.confirm(misnamed, "s2")
+    assert await cluster.ending(misnamed) == ("settled", "deleted")
+    await cluster.report(**grown(1))
+    assert await cluster.ending(waiting) == ("pending", None)
+    await cluster.report(**grown(2))
+    assert await cluster.ending(waiting) == ("settled", "counters")

@@ -96,7 +96,8 @@ class LifecycleModel(AvoidingModel):
     def _confirm(self, reservation: ModelReservation, sandbox_id: str) -> None:
         node_id = reservation.node_id
         self.keep_doubt(node_id, self.kept(reservation))
-        if reservation.state is ReservationState.PENDING or self._counts_again(reservation, sandbox_id):
+        misnamed = reservation.state is ReservationState.SETTLED and self._counts_again(reservation, sandbox_id)
+        if misnamed or reservation.state in {ReservationState.PENDING, ReservationState.EXPIRED}:
             reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
         before = self.ledger(node_id)
         ended = self.is_over(sandbox_id, node_id)
@@ -108,6 +109,8 @@ class LifecycleModel(AvoidingModel):
         # What counters had told of it is counted anew once it was open again.
         confirmed = confirmed.put(kept._replace(left=None if not before.reservation(kept.name).open else kept.left))
         self.put(node_id, confirmed._replace(records=before.records) if ended else confirmed)
+        if misnamed and not reservation.open:
+            self.ended(reservation)  # it was open again in between, under its true name
         self.end_listed_or_deleted(reservation)
 
     def _charge_again(self, reservation: ModelReservation) -> None:
