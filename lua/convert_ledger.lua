@@ -39,7 +39,8 @@ end
 
 local SLICE = 200
 
--- Version 0.1 kept no list of open reservations without a sandbox. Idempotent: a slice may be done again.
+-- Version 0.1 kept no list of open reservations without a sandbox, and none of a node's finished ones. Idempotent: a slice
+-- may be done again.
 local function list_unnamed(after)
   local found = redis.call('ZRANGEBYSCORE', key('reservations'), '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, SLICE)
   for index = 1, #found, 2 do
@@ -49,6 +50,8 @@ local function list_unnamed(after)
       redis.call('HSET', node_key(known.node_id, 'unnamed'), found[index], string.format('%s,%s,%s,%s,%s',
         known.lifecycle == 'heartbeat' and 'h' or 'e', known.sequence, known.held_cpu or known.cpu_count,
         known.held_memory or known.memory_bytes, known.held_count or '1'))
+    elseif known.node_id and known.state ~= 'pending' and known.state ~= 'confirmed' then
+      redis.call('ZADD', node_key(known.node_id, 'finished'), known.sequence, found[index])
     end
   end
   return #found / 2, #found == 2 * SLICE and found[#found] or nil

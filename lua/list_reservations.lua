@@ -1,5 +1,5 @@
 -- list_reservations.lua: one page of reservations, oldest first.
--- Guarantee: looks at no more than a bounded number of reservations, matching or not.
+-- Guarantee: looks at no more than a bounded number of reservations, matching or not; of one node, at that node's alone.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: after_sequence  exclusive; '' starts at the oldest
@@ -24,16 +24,35 @@ if expire_due(now, EXPIRY_SLICE) == EXPIRY_SLICE then
   return { 'again', 'expiry' }
 end
 save_rows()
-local from = ARGV[2] == '' and '-inf' or '(' .. ARGV[2]
-local found = redis.call('ZRANGEBYSCORE', key('reservations'), from, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[3])
-local page = {}
-for index = 1, #found, 2 do
-  local fields = redis.call('HGETALL', reservation_key(found[index]))
+local node_id, state, limit = ARGV[4], ARGV[5], tonumber(ARGV[3])
+
+-- The lists that hold such reservations; a node has one of open and one of finished ones.
+local lists = { key('reservations') }
+if node_id ~= '' then
+  local open, finished = node_key(node_id, 'reservations'), node_key(node_id, 'finished')
+  lists = (state == 'pending' or state == 'confirmed') and { open } or { finished }
+  if state == '' then lists = { open, finished } end
+end
+
+-- { id, sequence } of the next ones in those lists, oldest first.
+local function next_ones()
+  local from, found = ARGV[2] == '' and '-inf' or '(' .. ARGV[2], {}
+  for _, list in ipairs(lists) do
+    local some = redis.call('ZRANGEBYSCORE', list, from, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+    for index = 1, #some, 2 do found[#found + 1] = { id = some[index], sequence = tonumber(some[index + 1]) } end
+  end
+  if #lists > 1 then table.sort(found, function(one, other) return one.sequence < other.sequence end) end
+  for index = #found, limit + 1, -1 do found[index] = nil end
+  return found
+end
+
+local found, page = next_ones(), {}
+for _, each in ipairs(found) do
+  local fields = redis.call('HGETALL', reservation_key(each.id))
   local reservation = as_table(fields)
-  if #fields > 0 and (ARGV[4] == '' or reservation.node_id == ARGV[4]) and (ARGV[5] == '' or reservation.state == ARGV[5]) then
-    page[#page + 1] = found[index]
+  if #fields > 0 and (node_id == '' or reservation.node_id == node_id) and (state == '' or reservation.state == state) then
+    page[#page + 1] = each.id
     page[#page + 1] = fields
   end
 end
-local full = #found == 2 * tonumber(ARGV[3])
-return { 'page', full and found[#found] or '', page }
+return { 'page', #found == limit and integer(found[limit].sequence) or '', page }

@@ -1,20 +1,25 @@
--- read_nodes.lua: nodes as they look at this moment, one by id or a page of all in id order.
--- Guarantee: statuses are derived on one clock; promises whose deadline has passed do not show.
+-- read_nodes.lua: nodes as they look at this moment: named ones, or a page of all in id order.
+-- Guarantee: statuses are derived on one clock; promises whose deadline has passed do not show. Looks at a bounded number of
+--            nodes, of that status or not.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- ARGV[2]: node_id  '' for a page
--- ARGV[3]: after  the last id of the page before, '' starts at the first
--- ARGV[4]: limit
--- Reply: {'nodes', {node_id, {fields}, status, reason, cpu pressure, memory pressure, pending cpu, pending bytes, pending count}, …}
+-- ARGV[2]: after  the last id of the page before, '' starts at the first
+-- ARGV[3]: limit  how many to look at
+-- ARGV[4]: status  '' for nodes of any
+-- ARGV[5]: whole  '1', or '0' without what a node says of its machine
+-- ARGV[6..]: node_ids  these, in this order, instead of a page
+-- Reply: {'nodes', last id looked at | '' (that was all), {node_id, {fields}, status, reason, cpu pressure, memory pressure,
+--         pending cpu, pending bytes, pending count}, …}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(limit)
+-- Cost: O(limit log nodes)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/reservations"
 -- @include "include/node_view"
+-- @include "include/figures"
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -24,24 +29,72 @@ if redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) > 0 then
   save_rows()
   if not swept then return { 'again', 'expiry' } end
 end
-local node_ids
-if ARGV[2] ~= '' then
-  node_ids = { ARGV[2] }
-else
-  node_ids = redis.call('ZRANGEBYLEX', key('nodes'), ARGV[3] == '' and '-' or '(' .. ARGV[3], '+', 'LIMIT', 0, ARGV[4])
+local limit, status, node_ids, last = tonumber(ARGV[3]), ARGV[4], {}, ''
+
+-- The sets that hold the nodes of a status, once the silent ones are retired. Of a node over a limit, or known from before
+-- a loss, the hash alone tells.
+local SETS_OF = {
+  ready = { 'ready', 'avoided_ready', 'over_limit', 'waiting' }, lingering = { 'lingering' },
+  connecting = { 'candidates', 'avoided', 'over_limit', 'waiting' }, unhealthy = { 'unhealthy', 'lingering' },
+}
+
+-- The next ids of some sets, each once, in id order.
+local function next_ids(sets)
+  local found, from = {}, ARGV[2] == '' and '-' or '(' .. ARGV[2]
+  for _, set in ipairs(sets) do
+    for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key(set), from, '+', 'LIMIT', 0, limit)) do
+      found[#found + 1] = node_id
+    end
+  end
+  if #sets > 1 then table.sort(found) end
+  local full = #found >= limit
+  for index = #found, limit + 1, -1 do found[index] = nil end
+  return found, full and found[limit] or ''
 end
+
+if ARGV[6] then
+  for index = 6, #ARGV do node_ids[#node_ids + 1] = ARGV[index] end
+elseif status == '' then
+  node_ids, last = next_ids({ 'nodes' })
+else
+  if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
+    -- @include "include/silence"
+    read_binding_settings(settings)
+    local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
+    save_rows()
+    if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
+  end
+  node_ids, last = next_ids(SETS_OF[status] or {})
+end
+
+local SHORT = {
+  'discovery', 'endpoint', 'status', 'last_seen_ms', 'generation', 'cluster_id', 'service_instance_id', 'version', 'commit',
+  'p2p_backend', 'p2p_address', 'disks', 'avoided_until_ms', unpack(FIGURES),
+}
+
+-- The fields of a node's hash, flat.
+local function fields_of(node_id)
+  if ARGV[5] == '1' then return redis.call('HGETALL', node_key(node_id)) end
+  local found, fields = redis.call('HMGET', node_key(node_id), unpack(SHORT)), {}
+  for index, name in ipairs(SHORT) do
+    if found[index] then fields[#fields + 1], fields[#fields + 2] = name, found[index] end
+  end
+  return fields
+end
+
 local demand = demand_of(true, 0, 0, 'any')
-local reply = { 'nodes' }
+local reply = { 'nodes', last }
 for _, node_id in ipairs(node_ids) do
   local row = row_of(node_id)
   if row then
-    local fields = redis.call('HGETALL', node_key(node_id))
+    local fields = fields_of(node_id)
     local known = as_table(fields)
+    local shown = derived_status(known, now, settings.report_ttl_ms)
     -- Whatever else is half-way between being listed and not.
-    if known.discovery == 'active' or known.discovery == 'lingering' then
+    if (known.discovery == 'active' or known.discovery == 'lingering') and (status == '' or shown == status) then
       local cpu, memory = pressures(row, demand)
       reply[#reply + 1] = {
-        node_id, fields, derived_status(known, now, settings.report_ttl_ms), standing(row, known, demand, settings, now),
+        node_id, fields, shown, standing(row, known, demand, settings, now),
         cpu, memory, integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
       }
     end

@@ -27,7 +27,9 @@ end
 
 local function recount_open(subject, id, reservation, listing)
   local in_node = redis.call('ZSCORE', node_key(reservation.node_id, 'reservations'), id)
-  if listing.finished then finding(subject, 'listing', 'is ' .. reservation.state .. ' but listed as finished') end
+  if listing.finished or redis.call('ZSCORE', node_key(reservation.node_id, 'finished'), id) then
+    finding(subject, 'listing', 'is ' .. reservation.state .. ' but listed as finished')
+  end
   if tonumber(listing.expiry or -1) ~= tonumber(reservation.expires_at_ms) then
     finding(subject, 'expiry', 'expires at ' .. shown(reservation.expires_at_ms) .. ', due at ' .. shown(listing.expiry))
   end
@@ -53,6 +55,11 @@ local function recount_finished(subject, id, reservation, listing)
   if not listing.finished then finding(subject, 'listing', 'is ' .. reservation.state .. ' but not listed as finished') end
   if redis.call('ZSCORE', node_key(reservation.node_id, 'reservations'), id) then
     finding(subject, 'listing', 'is ' .. reservation.state .. ' but node ' .. reservation.node_id .. ' lists it as open')
+  end
+  local in_node = redis.call('ZSCORE', node_key(reservation.node_id, 'finished'), id)
+  if tonumber(in_node or -1) ~= tonumber(reservation.sequence) then
+    finding(subject, 'listing', 'has sequence ' .. shown(reservation.sequence) .. '; node ' .. reservation.node_id
+      .. ' lists it as finished with ' .. shown(in_node))
   end
   if reservation.sandbox_id then
     local bearer = redis.call('GET', key('sandbox:' .. reservation.sandbox_id))

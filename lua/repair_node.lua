@@ -46,6 +46,12 @@ for _, cpu_capacity in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do
     local open, sandbox_id = is_open_here(id)
     if not open or sandbox_id then redis.call('HDEL', node_key(node_id, 'unnamed'), id) end
   end
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'finished'), 0, 999)) do
+    local state, at = unpack(redis.call('HMGET', reservation_key(id), 'state', 'node_id'))
+    if not state or at ~= node_id or state == 'pending' or state == 'confirmed' then
+      redis.call('ZREM', node_key(node_id, 'finished'), id)
+    end
+  end
   for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'acknowledged'), 0, -1)) do
     local found = redis.call('HMGET', reservation_key(id), 'state', 'reason', 'sandbox_id')
     if found[1] ~= 'settled' or found[2] ~= 'counters' or found[3] then

@@ -32,6 +32,17 @@ local function recount_open(node_id, subject)
   return cpu, memory, count, nameless
 end
 
+-- The oldest of its finished ones: those that a purge has missed would stand here.
+local function recount_finished_here(node_id, subject)
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'finished'), 0, 99)) do
+    local state, at = unpack(redis.call('HMGET', reservation_key(id), 'state', 'node_id'))
+    if not state or at ~= node_id or is_open(state) then
+      finding(subject, 'finished', 'reservation ' .. id .. ' is listed as finished here, and is ' .. shown(state or nil)
+        .. ' on ' .. shown(at or nil))
+    end
+  end
+end
+
 local function recount_claims(node_id, subject)
   local cpu, memory, count, nameless = recount_open(node_id, subject)
   local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
@@ -52,5 +63,6 @@ local function recount_claims(node_id, subject)
         .. shown(reservation.state))
     end
   end
+  recount_finished_here(node_id, subject)
   return cpu, memory, count, nameless
 end

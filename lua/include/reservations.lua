@@ -42,7 +42,10 @@ local function purge_finished(now, slice)
     redis.call('ZREM', key('finished'), reservation_id)
     redis.call('ZREM', key('reservations'), reservation_id)
     local node_id = redis.call('HGET', reservation_key(reservation_id), 'node_id')
-    if node_id then redis.call('ZREM', node_key(node_id, 'acknowledged'), reservation_id) end
+    if node_id then
+      redis.call('ZREM', node_key(node_id, 'acknowledged'), reservation_id)
+      redis.call('ZREM', node_key(node_id, 'finished'), reservation_id)
+    end
     redis.call('DEL', reservation_key(reservation_id))
   end
   return #gone
@@ -66,6 +69,7 @@ local function finish_reservation(reservation, state, reason, now)
   redis.call('ZREM', key('expiry'), id)
   redis.call('ZREM', node_key(node_id, 'reservations'), id)
   redis.call('ZADD', key('finished'), integer(now + retention), id)
+  redis.call('ZADD', node_key(node_id, 'finished'), reservation.sequence, id)
   local sandbox_id = reservation.sandbox_id
   if reason == 'counters' and not sandbox_id then
     redis.call('ZADD', node_key(node_id, 'acknowledged'), reservation.sequence, id)

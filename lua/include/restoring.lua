@@ -28,9 +28,8 @@ end
 local function take_out(reservation)
   local id, node_id, sandbox_id = reservation.reservation_id, reservation.node_id, reservation.sandbox_id
   if not has_ended(reservation) then release(reservation) end
-  for _, set in ipairs({ key('expiry'), key('finished'), node_key(node_id, 'reservations'), node_key(node_id, 'acknowledged') }) do
-    redis.call('ZREM', set, id)
-  end
+  for _, set in ipairs({ key('expiry'), key('finished') }) do redis.call('ZREM', set, id) end
+  for _, part in ipairs({ 'reservations', 'finished', 'acknowledged' }) do redis.call('ZREM', node_key(node_id, part), id) end
   redis.call('HDEL', node_key(node_id, 'unnamed'), id)
   forget_doubt(reservation)
   if sandbox_id and redis.call('GET', key('sandbox:' .. sandbox_id)) == id then
@@ -92,6 +91,7 @@ local function put_in(reservation, now)
   if ended then
     local until_ms = tonumber(reservation.finished_at_ms) + readable_for(reservation)
     redis.call('ZADD', key('finished'), integer(until_ms), id)
+    redis.call('ZADD', node_key(node_id, 'finished'), reservation.sequence, id)
     readable_ms = math.max(1, until_ms - now)
     doubt_end(reservation, reservation.state, reservation.reason)
     for _, name in ipairs({ 'held_cpu', 'held_memory', 'held_count' }) do fields[#fields + 1], fields[#fields + 2] = name, 0 end

@@ -62,6 +62,7 @@ def explanation_view(explanation: Explanation) -> dict[str, Any]:
         "nodes": [_node_explanation_view(node) for node in explanation.nodes],
         "reasons": dict(explanation.reasons),
         "over_limit": over_limit_view(explanation.over_limit),
+        "cursor": explanation.cursor,
     }
 
 

@@ -103,6 +103,7 @@ class Keys:
     finished = _Key("finished")
     sandbox = _KeyById("sandbox:{}")
     node_reservations = _NodeKey("node:{}:reservations")
+    node_finished = _NodeKey("node:{}:finished")
     node_claims = _NodeKey("node:{}:claims")
     node_acknowledged = _NodeKey("node:{}:acknowledged")
     node_explained = _NodeKey("node:{}:explained")

@@ -157,3 +157,14 @@ class Node:
     @property
     def address(self) -> NodeAddress:
         return NodeAddress(self.node_id, self.endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeQuery:
+    """Which nodes a page shows, and in which order: by id, or by one of `scheduler.ledger.node_pages.SORTS`, reversed
+    by `-` before it. `machine_info` False leaves that out, which is most of what is kept of a node."""
+
+    cluster_id: str = ""
+    status: NodeStatus | None = None
+    sort: str = ""
+    machine_info: bool = True

@@ -93,7 +93,8 @@ class NodeExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`node` None: the request would be refused, and `reasons` counts why; `over_limit` is the commonest limit."""
+    """`node` None: the request would be refused, and `reasons` counts why; `over_limit` is the commonest limit.
+    `nodes` in id order: all of them, or one page, and then the `cursor` of the next (None at the end)."""
 
     strategy: Strategy
     node: NodeAddress | None
@@ -101,3 +102,4 @@ class Explanation:
     nodes: tuple[NodeExplanation, ...]
     reasons: Mapping[str, int] = field(default_factory=dict)
     over_limit: OverLimit | None = None
+    cursor: str | None = None

@@ -56,6 +56,7 @@ _KINDS = (
     KeyKind("node:{}:cpu_config", "hash", Bound.NODE),
     KeyKind("node:{}:explained", "zset", Bound.TTL),
     KeyKind("node:{}:reservations", "zset", Bound.JUDGED),
+    KeyKind("node:{}:finished", "zset", Bound.JUDGED),
     KeyKind("node:{}:claims", "hash", Bound.JUDGED),
     KeyKind("node:{}:acknowledged", "zset", Bound.JUDGED),
     KeyKind("node:{}:unnamed", "hash", Bound.JUDGED),

@@ -7,11 +7,20 @@ from typing import Any
 
 from scheduler import deadline
 from scheduler.domain.fleet import FleetTally
-from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeSnapshot
+from scheduler.domain.node import (
+    DiscoveryState,
+    Heartbeat,
+    HeartbeatResult,
+    Node,
+    NodeAddress,
+    NodeQuery,
+    NodeSnapshot,
+)
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
 from scheduler.ledger import codec
 from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.node_pages import NODES_A_STEP, read_nodes, read_page
 from scheduler.ledger.roster import RosterChange, apply_roster, difference_to, finish_report, fits_one_call
 from scheduler.ledger.runner import Runner
 from scheduler.ledger.upstream_bindings import UpstreamBindings
@@ -19,7 +28,6 @@ from scheduler.ledger.upstream_bindings import UpstreamBindings
 CHANGES_A_STEP = 1000
 PUT_BACK_A_STEP = 200
 CONFIGURED_A_STEP = 200
-PAGE = 200
 NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
 EVENTS_A_CALL = 128
@@ -234,23 +242,17 @@ class NodeStore:
 
     async def get(self, node_id: str) -> Node:
         """One discovered node, whether or not it has reported. Raises NotFound."""
-        reply = (await self._runner.run("read_nodes", node_id, "", 1))[1] if node_id else ()  # '' would be any node
-        if not reply:
+        found, _ = await read_nodes(self._runner, NodeQuery(), "", 1, [node_id])
+        if not found:
             raise NotFound(f"node {node_id!r} is not known")
-        return codec.node(reply[0])
+        return found[0]
 
-    async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
-        """Every discovered node in id order, or those whose report names this cluster."""
-        nodes: list[Node] = []
-        after = ""
-        while True:
-            _, reply = await self._runner.run("read_nodes", "", after, PAGE)
-            page = [codec.node(entry) for entry in reply]
-            nodes += [node for node in page if not cluster_id or node.cluster_id == cluster_id]
-            # One that is half-way between being listed and not is left out of its page.
-            if not page:
-                return tuple(nodes)
-            after = page[-1].node_id
+    async def page(self, query: NodeQuery, limit: int, cursor: str = "") -> tuple[tuple[Node, ...], str | None]:
+        """At most `limit` of the nodes that were asked for, and the cursor of the next page (None at the end).
+
+        In id order this reads no more than it answers, as far as the filters allow; in any other order it reads a line
+        of every node. Raises InvalidRequest for a cursor of another order."""
+        return await read_page(self._runner, query, limit, cursor)
 
     async def tally(self) -> FleetTally:
         """Nodes by status, and their total load. Read in slices, so not of a single instant."""
@@ -260,6 +262,15 @@ class NodeStore:
             tally = codec.add_nodes(tally, slice_reply)
             if not after:
                 return tally
+
+    async def list(self, cluster_id: str = "") -> tuple[Node, ...]:
+        """Every discovered node in id order, or those whose report names this cluster."""
+        nodes: tuple[Node, ...] = ()
+        after: str | None = ""
+        while after is not None:
+            page, after = await self.page(NodeQuery(cluster_id=cluster_id), NODES_A_STEP, after)
+            nodes += page
+        return nodes
 
 
 def _clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:

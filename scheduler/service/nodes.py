@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress
+from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeQuery
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NodeNotListed
+from scheduler.ledger.node_pages import SORTS
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
@@ -109,6 +110,16 @@ class NodeService:
         cluster_id = clean_optional_id("cluster_id", cluster_id)
         with self._metrics.ledger_call("list_nodes"):
             return await self._store.list(cluster_id)
+
+    async def page(self, query: NodeQuery, limit: int, cursor: str = "") -> tuple[tuple[Node, ...], str | None]:
+        """At most `limit` nodes, and the cursor of the next page (None at the end)."""
+        query = replace(query, cluster_id=clean_optional_id("cluster_id", query.cluster_id))
+        if query.sort and query.sort.removeprefix("-") not in SORTS:
+            raise refuse("sort", query.sort, f"one of {', '.join(SORTS)}, or one of them after -")
+        if query.sort in ("", "node_id"):
+            cursor = clean_optional_id("cursor", cursor)
+        with self._metrics.ledger_call("list_nodes"):
+            return await self._store.page(query, limit, cursor)
 
     async def addresses(self) -> tuple[NodeAddress, ...]:
         with self._metrics.ledger_call("node_addresses"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scheduler.domain.placement import Decision, Explanation, ScheduleRequest
@@ -49,11 +50,16 @@ class PlacementService:
         self._note_decision(decision)
         return decision
 
-    async def explain(self, request: ScheduleRequest) -> Explanation:
-        """Rank or refusal reason of every node for this request; nothing is reserved and no cursor moves."""
+    async def explain(
+        self, request: ScheduleRequest, limit: int | None = None, after: str | None = None
+    ) -> Explanation:
+        """Rank or refusal reason of every node for this request; nothing is reserved and no cursor moves.
+
+        `limit`: at most so many nodes, in id order, those after the id `after`; a rank still is that among all."""
         request = clean_schedule_request(request)
         with self._metrics.ledger_call("explain"):
-            return await self._store.explain(request)
+            found = await self._store.explain(request)
+        return found if limit is None else _page_of(found, limit, after or "")
 
     def _note_decision(self, decision: Decision) -> None:
         self._metrics.count_assignment(decision.strategy.value)
@@ -79,3 +85,9 @@ class PlacementService:
             self._calls.info(log, "refused", candidates=error.candidates, reasons=error.reasons, caller=request.caller)
         elif isinstance(error, Conflict):
             self._metrics.count_conflict("schedule")
+
+
+def _page_of(found: Explanation, limit: int, after: str) -> Explanation:
+    left = [node for node in found.nodes if node.node_id.encode() > after.encode()]
+    page = tuple(left[:limit])
+    return replace(found, nodes=page, cursor=page[-1].node_id if len(left) > limit else None)

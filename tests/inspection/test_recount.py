@@ -139,6 +139,10 @@ BREAKS = [
         ("ZADD", k.expiry, 7, b.id("pending"))]),
     breaking("an open one its node does not list", "lists it with nothing", lambda k, b: [
         ("ZREM", k.node_reservations(b.node("pending")), b.id("pending"))]),
+    breaking("a finished one its node does not list", "lists it as finished with nothing", lambda k, b: [
+        ("ZREM", k.node_finished(b.node("cancelled")), b.id("cancelled"))]),
+    breaking("a node that lists as finished what never was", "ghost is listed as finished here", lambda k, b: [
+        ("ZADD", k.node_finished("a"), 1, "ghost")]),
     breaking("an open one listed as finished", "is pending but listed as finished", lambda k, b: [
         ("ZADD", k.finished, 1_700_009_999_999, b.id("pending"))]),
     breaking("one that nobody lists", "listed with nothing", lambda k, b: [

@@ -142,6 +142,7 @@ class Explanation:
     reasons: Mapping[str, int] = field(default_factory=dict)
     over_limit: OverLimit | None = None
     warnings: tuple[str, ...] = ()
+    cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class ExplanationAnswer(Answer):
     nodes: list[NodeExplanationAnswer]
     reasons: dict[str, int]
     over_limit: OverLimitAnswer | None = Field(description="the commonest limit, when it would be refused for one")
+    cursor: str | None
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
 
@@ -165,7 +166,10 @@ class NodeAnswer(Answer):
 
 
 class NodesAnswer(Answer):
-    nodes: list[NodeAnswer]
+    nodes: list[NodeAnswer | dict[str, Any]] = Field(
+        description="whole ones, or `node_id` and the members that `fields` names"
+    )
+    cursor: str | None
 
 
 class ListedNodeAnswer(Answer):

@@ -6,6 +6,7 @@ the services clean them, for gRPC too."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -24,10 +25,10 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
-from scheduler.domain.text import clean_id, trim
+from scheduler.domain.text import clean_id, has_unfit_character, trim
 from scheduler.service.artifacts import KEY_BYTES_MAX
 
-__all__ = ["PAGE_DEFAULT"]
+__all__ = ["PAGE_DEFAULT", "PAGE_MAX"]
 
 
 class Body(BaseModel):
@@ -123,3 +124,30 @@ def _id_cursor(value: str) -> str | None:
 # Opaque to callers; this is the form in lists ordered by the ledger's sequence, and below in lists ordered by id.
 Cursor = Annotated[str, AfterValidator(_sequence_cursor), _documented(pattern="^[0-9]{0,16}$")]
 IdCursor = Annotated[str, AfterValidator(_id_cursor), _documented(**_OPTIONAL_ID_SCHEMA)]
+_PLACE_BYTES_MAX = 2 * ID_BYTES_MAX + 40
+
+
+def _place_cursor(value: str) -> str:
+    if len(value.encode(errors="replace")) > _PLACE_BYTES_MAX or has_unfit_character(value):
+        raise ValueError(_CURSOR_FORM)
+    return value
+
+
+# In lists that can be sorted: an id, or what is sorted by and an id.
+PlaceCursor = Annotated[
+    str,
+    AfterValidator(_place_cursor),
+    _documented(maxLength=_PLACE_BYTES_MAX, pattern=_OPTIONAL_ID_SCHEMA["pattern"]),
+]
+
+
+def some_of(allowed: Sequence[str]) -> tuple[AfterValidator, Any]:
+    """The constraint and its description of names from a list, separated by commas."""
+
+    def check(value: str) -> str:
+        if not set(value.split(",")) <= set(allowed):
+            raise ValueError(f"names separated by commas: {', '.join(allowed)}")
+        return value
+
+    name = f"({'|'.join(allowed)})"
+    return AfterValidator(check), _documented(pattern=f"^({name}(,{name})*)?$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
@@ -14,7 +15,7 @@ from agentenv_scheduler_client._async.nodes import AsyncNodes
 from agentenv_scheduler_client._async.placement import AsyncPlacement
 from agentenv_scheduler_client._async.reservations import AsyncReservations
 from agentenv_scheduler_client._async.waiting import AsyncWaiting, Start, Stop
-from agentenv_scheduler_client.asking import Patience, Question, nothing, path
+from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
 from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
@@ -133,9 +134,18 @@ class AsyncSchedulerClient:
             raise
 
     async def explain(self, what: Hint | ApiRequest | None = None, **options: Unpack[RequestOptions]) -> Explanation:
-        """Where every node stands for this request. Reserves nothing."""
-        question = Question("POST", path("explain"), schedule_body(what, options))
-        return await self._calls.ask(question, lambda answer: read(Explanation, answer))
+        """Where every node stands for this request. Reserves nothing. Of more than 1,000 nodes each page is of another
+        moment."""
+        body = schedule_body(what, options)
+        whole: Explanation | None = None
+        cursor: str | None = None
+        while True:
+            question = Question("POST", path("explain"), body, params=given(cursor=cursor))
+            page = await self._calls.ask(question, lambda answer: read(Explanation, answer))
+            whole = page if whole is None else replace(whole, nodes=whole.nodes + page.nodes)
+            cursor = page.cursor
+            if cursor is None:
+                return replace(whole, cursor=None)
 
     async def read_hint(self, request: ApiRequest) -> HintReading:
         """What a sandbox API request would be read as."""

@@ -15,6 +15,7 @@ from agentenv_scheduler_client.nodes import (
     ListedNode,
     Node,
     NodeAddress,
+    NodeStatus,
 )
 from agentenv_scheduler_client.pages import NodePage, events_counted
 from agentenv_scheduler_client.reading import body_of, read
@@ -31,12 +32,28 @@ class AsyncNodes:
         found: tuple[Node, ...] = ()
         cursor: str | None = None
         while True:
-            params = given(cluster_id=cluster_id, cursor=cursor)
-            page = await self._calls.ask(Question("GET", path("nodes"), params=params), lambda a: read(NodePage, a))
+            page = await self._page(given(cluster_id=cluster_id, cursor=cursor))
             found += page.nodes
             cursor = page.cursor
             if cursor is None:
                 return found
+
+    async def page(
+        self,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        status: NodeStatus | None = None,
+        sort: str = "",
+        cluster_id: str = "",
+    ) -> NodePage:
+        """A page; `limit` is at most 1,000. `sort`: node_id, pressure, pending, sandbox_count, cpu_count, memory_bytes
+        or last_seen_ms; `-` before it reverses the order. Servers of version 0.1 refuse this."""
+        asked = given(cursor=cursor, status=None if status is None else str(status), sort=sort, cluster_id=cluster_id)
+        return await self._page({"limit": str(limit), **asked})
+
+    async def _page(self, params: dict[str, str]) -> NodePage:
+        return await self._calls.ask(Question("GET", path("nodes"), params=params), lambda a: read(NodePage, a))
 
     async def get(self, node_id: str) -> Node:
         """One. Raises NotFound."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
@@ -15,7 +16,7 @@ from agentenv_scheduler_client._sync.nodes import Nodes
 from agentenv_scheduler_client._sync.placement import Placement
 from agentenv_scheduler_client._sync.reservations import Reservations
 from agentenv_scheduler_client._sync.waiting import Start, Stop, Waiting
-from agentenv_scheduler_client.asking import Patience, Question, nothing, path
+from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
 from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
@@ -134,9 +135,18 @@ class SchedulerClient:
             raise
 
     def explain(self, what: Hint | ApiRequest | None = None, **options: Unpack[RequestOptions]) -> Explanation:
-        """Where every node stands for this request. Reserves nothing."""
-        question = Question("POST", path("explain"), schedule_body(what, options))
-        return self._calls.ask(question, lambda answer: read(Explanation, answer))
+        """Where every node stands for this request. Reserves nothing. Of more than 1,000 nodes each page is of another
+        moment."""
+        body = schedule_body(what, options)
+        whole: Explanation | None = None
+        cursor: str | None = None
+        while True:
+            question = Question("POST", path("explain"), body, params=given(cursor=cursor))
+            page = self._calls.ask(question, lambda answer: read(Explanation, answer))
+            whole = page if whole is None else replace(whole, nodes=whole.nodes + page.nodes)
+            cursor = page.cursor
+            if cursor is None:
+                return replace(whole, cursor=None)
 
     def read_hint(self, request: ApiRequest) -> HintReading:
         """What a sandbox API request would be read as."""

@@ -16,6 +16,7 @@ from agentenv_scheduler_client.nodes import (
     ListedNode,
     Node,
     NodeAddress,
+    NodeStatus,
 )
 from agentenv_scheduler_client.pages import NodePage, events_counted
 from agentenv_scheduler_client.reading import body_of, read
@@ -32,12 +33,28 @@ class Nodes:
         found: tuple[Node, ...] = ()
         cursor: str | None = None
         while True:
-            params = given(cluster_id=cluster_id, cursor=cursor)
-            page = self._calls.ask(Question("GET", path("nodes"), params=params), lambda a: read(NodePage, a))
+            page = self._page(given(cluster_id=cluster_id, cursor=cursor))
             found += page.nodes
             cursor = page.cursor
             if cursor is None:
                 return found
+
+    def page(
+        self,
+        *,
+        limit: int = 100,
+        cursor: str | None = None,
+        status: NodeStatus | None = None,
+        sort: str = "",
+        cluster_id: str = "",
+    ) -> NodePage:
+        """A page; `limit` is at most 1,000. `sort`: node_id, pressure, pending, sandbox_count, cpu_count, memory_bytes
+        or last_seen_ms; `-` before it reverses the order. Servers of version 0.1 refuse this."""
+        asked = given(cursor=cursor, status=None if status is None else str(status), sort=sort, cluster_id=cluster_id)
+        return self._page({"limit": str(limit), **asked})
+
+    def _page(self, params: dict[str, str]) -> NodePage:
+        return self._calls.ask(Question("GET", path("nodes"), params=params), lambda a: read(NodePage, a))
 
     def get(self, node_id: str) -> Node:
         """One. Raises NotFound."""

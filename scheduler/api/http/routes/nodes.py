@@ -13,14 +13,31 @@ from scheduler.api.http.answers import (
     NodeAnswer,
     NodeGoneAnswer,
     NodesAnswer,
+    Status,
 )
-from scheduler.api.http.fields import Body, Endpoint, Id, OptionalId
+from scheduler.api.http.fields import (
+    PAGE_MAX,
+    Body,
+    Endpoint,
+    Id,
+    OptionalId,
+    PageLimit,
+    PlaceCursor,
+    some_of,
+)
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import node_view
-from scheduler.domain.node import DiscoveryState, NodeAddress
+from scheduler.domain.node import DiscoveryState, NodeAddress, NodeQuery, NodeStatus
 from scheduler.errors import Forbidden, InvalidRequest
 
 router = noun_router("nodes")
+
+NodeSort = Literal[
+    "", "node_id", "pressure", "pending", "sandbox_count", "cpu_count", "memory_bytes", "last_seen_ms",
+    "-node_id", "-pressure", "-pending", "-sandbox_count", "-cpu_count", "-memory_bytes", "-last_seen_ms",
+]  # fmt: skip
+_NAMES = some_of(tuple(NodeAnswer.model_fields))
+NodeFields = Annotated[str, _NAMES[0], _NAMES[1]]
 
 
 class ListedNodeBody(Body):
@@ -40,10 +57,25 @@ class NodeListBody(Body):
     lingering: list[AddressBody] = Field(default_factory=list)
 
 
-@router.get("/v1/nodes", response_model=NodesAnswer, summary="Every discovered node, in id order")
+@router.get("/v1/nodes", response_model=NodesAnswer, summary="A page of discovered nodes, in id order")
 @reach(FOR_GATEWAYS)
-async def list_nodes(call: Call, cluster_id: OptionalId = "") -> Any:
-    return {"nodes": [node_view(node) for node in await call.services.nodes.list(cluster_id)]}
+async def list_nodes(
+    call: Call,
+    cluster_id: OptionalId = "",
+    status: Status | None = None,
+    sort: NodeSort = "",
+    fields: NodeFields | None = None,
+    limit: PageLimit = PAGE_MAX,
+    cursor: PlaceCursor = "",
+) -> Any:
+    wanted_status = None if status is None else NodeStatus(status)
+    members = frozenset(NodeAnswer.model_fields) if fields is None else {"node_id", *fields.split(",")}
+    query = NodeQuery(cluster_id, wanted_status, sort, machine_info="machine_info" in members)
+    nodes, next_cursor = await call.services.nodes.page(query, limit, cursor)
+    views = [node_view(node) for node in nodes]
+    if fields is not None:
+        views = [{name: value for name, value in view.items() if name in members} for view in views]
+    return {"nodes": views, "cursor": next_cursor}
 
 
 @router.put("/v1/nodes", response_model=ListedNodesAnswer, summary="Replace the whole discovered list in one step")

@@ -9,7 +9,17 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import DecisionAnswer, ExplanationAnswer, HintAnswer
-from scheduler.api.http.fields import Body, Duration, Id, SandboxCpu, SandboxMemoryMb, duration_ms
+from scheduler.api.http.fields import (
+    PAGE_MAX,
+    Body,
+    Duration,
+    Id,
+    IdCursor,
+    PageLimit,
+    SandboxCpu,
+    SandboxMemoryMb,
+    duration_ms,
+)
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import decision_view, explanation_view, hint_view
 from scheduler.domain.limits import EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
@@ -122,9 +132,11 @@ async def schedule_sandbox(call: Call, body: ScheduleBody | None = None, idempot
     "/v1/explain", response_model=ExplanationAnswer, summary="Rank or refusal reason of every node for a request"
 )
 @reach(FOR_GATEWAYS)
-async def explain_schedule(call: Call, body: ScheduleBody | None = None) -> Any:
+async def explain_schedule(
+    call: Call, body: ScheduleBody | None = None, limit: PageLimit = PAGE_MAX, cursor: IdCursor | None = None
+) -> Any:
     request, warnings = _schedule_request(call, body, None)
-    return explanation_view(await call.services.placement.explain(request)) | warnings
+    return explanation_view(await call.services.placement.explain(request, limit, cursor)) | warnings
 
 
 @router.post("/v1/hints", response_model=HintAnswer, summary="The hint read from a sandbox API request")
