@@ -13,6 +13,8 @@ PYTEST := $(BIN)/python -m pytest
 # Test processes side by side, one more than two cores since many tests wait; 0 runs all in one, which a debugger wants.
 WORKERS ?= 3
 PARALLEL := -n $(WORKERS) --dist worksteal
+# What was compiled is kept, whatever the shell says: each test process and replica would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 TOOLS := $(VENV)/.installed-tools

@@ -53,7 +53,7 @@ def wait_until_in_flight(replica: ReplicaProcess, seconds: float = 60.0) -> None
 
 
 def test_it_logs_where_it_listens_and_answers_there() -> None:
-    with ReplicaProcess() as replica:
+    with ReplicaProcess(anew=True) as replica:
         assert httpx.get(f"{replica.url}/healthz").status_code == 200
         assert httpx.get(f"{replica.url}/readyz").status_code == 200
         assert grpc_health(replica.grpc_address) == health_pb2.HealthCheckResponse.SERVING
@@ -217,7 +217,7 @@ def test_what_is_in_flight_is_finished(private_server: RedisServer) -> None:
 
 
 def test_a_second_signal_waits_for_nothing() -> None:
-    with ReplicaProcess("--set", "shutdown.drain=10m") as replica:
+    with ReplicaProcess("--set", "shutdown.drain=10m", anew=True) as replica:
         replica.send(signal.SIGINT)
         replica.wait_for_event("stopping")
         replica.send(signal.SIGINT)

@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import httpx
 
+from tests.support.nursery import Forked, nursery
+
 ROOT = Path(__file__).parents[2]
 # Limits for what has gone wrong: on a machine that has other work, everything takes several times as long.
 START_SECONDS = 60.0
@@ -24,15 +26,23 @@ PATIENCE_SECONDS = 60.0
 
 
 class ReplicaProcess:
-    """Started by `start()` or `with`; ended by its process id. `log` holds every event so far."""
+    """Started by `start()` or `with`; ended by its process id. `log` holds every event so far.
+
+    It is forked from a process that has imported everything (tests.support.nursery), unless it must be a program of
+    its own: `anew`, or with a limit of its own on descriptors."""
 
     def __init__(
-        self, *arguments: str, environment: dict[str, str] | None = None, descriptors_max: int | None = None
+        self,
+        *arguments: str,
+        environment: dict[str, str] | None = None,
+        descriptors_max: int | None = None,
+        anew: bool = False,
     ) -> None:
         self.arguments: Sequence[str] = arguments
         self.descriptors_max = descriptors_max
+        self.anew = anew or descriptors_max is not None
         self.environment = environment or {}
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | Forked | None = None
         self.log: list[dict[str, Any]] = []
         self.other_lines: list[str] = []
         self._reader: threading.Thread | None = None
@@ -48,20 +58,27 @@ class ReplicaProcess:
         common = ["--log-format", "json", "--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
         common += ["--set", "shutdown.drain=0s"]  # no balancer looks elsewhere first, unless the test says so
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
+        command = ["serve", *common, *self.arguments]
+        if self.anew:
+            self.process = self._program(command, environment | self.environment)
+        else:
+            self.process = nursery().fork(command, environment | self.environment, ROOT)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _program(self, command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
         limited: list[str] = []
         if self.descriptors_max is not None:
             limited = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh"]
-        self.process = subprocess.Popen(
-            [*limited, sys.executable, "-m", "scheduler", "serve", *common, *self.arguments],
+        return subprocess.Popen(
+            [*limited, sys.executable, "-m", "scheduler", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env=environment | self.environment,
+            env=environment,
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
     def _read(self) -> None:
         assert self.process is not None
