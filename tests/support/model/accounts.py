@@ -159,7 +159,7 @@ class AccountingModel(Model):
             ledger = self._unobserved(self.ledger(node_id))
             if gone:
                 ended = tuple(r._replace(doubt=0) if not r.open else r for r in ledger.reservations)
-                ledger = ledger._replace(reservations=ended, created=frozenset(), deleted=frozenset())
+                ledger = ledger._replace(reservations=ended, created=frozenset(), deleted=frozenset(), recent_forks=0)
                 for reservation in self.reservations:
                     reservation.nameable &= reservation.node_id != node_id
             self.put(node_id, ledger)
