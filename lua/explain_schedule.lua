@@ -29,7 +29,7 @@
 local settings, refused = read_settings()
 if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
-local cursors = read_cursors(settings.strategy)
+local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local request = read_request(4)
 -- @include "include/decide"
@@ -43,7 +43,7 @@ local turn = chosen and redis.call('ZRANK', set, chosen)
 -- Ranked strategies: the score, then what breaks ties; whoever reads all pages counts. Rotating ones: how many turns after
 -- the chosen node.
 local function rank_of(node_id, row)
-  if settings.strategy == 'least_loaded' then
+  if settings.traits.by == 'rank' then
     return string.format('%.17g ', (score_of(row, context.demand, settings))) .. row_member(row, '')
   end
   if node_id == chosen then return '0' end
@@ -70,10 +70,10 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
   if row then
     local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'avoided_until_ms')
     local reason = standing(row, known, context.demand, settings, now)
-    if reason == 'unhealthy' and context.degraded and row.pool == 'u' then
+    if reason == 'unhealthy' and context.degraded and node_pools.holds(context.variant, row.pool) then
       reason = request.creation and obstacle(row, context.demand, settings, context.admits) or (row.avoided and 'avoided' or '')
     end
-    if row and request.excluded[node_id] and holds_pool(context.variant, row.pool) then reason = 'excluded' end
+    if row and request.excluded[node_id] and node_pools.holds(context.variant, row.pool) then reason = 'excluded' end
     if context.too_large then reason = 'too_large' end
     if node_id == chosen then reason = '' end
     local rank = reason == '' and rank_of(node_id, row)

@@ -17,14 +17,6 @@
 -- @include "include/recount_account"
 -- @include "include/cpu_configs"
 
--- Which sets a node of each pool stands in; in all others it must not.
-local MEMBER_OF = {
-  r = { candidates = true, ready = true }, c = { candidates = true }, u = { unhealthy = true, last_resort = true },
-  x = { unhealthy = true }, o = { over_limit = true }, l = { lingering = true }, w = { waiting = true },
-  R = { avoided = true, avoided_ready = true }, C = { avoided = true }, U = { unhealthy = true, avoided_last_resort = true },
-}
-local ALL_SETS = { 'candidates', 'ready', 'unhealthy', 'last_resort', 'over_limit', 'lingering', 'waiting',
-  'avoided', 'avoided_ready', 'avoided_last_resort' }
 local OBSERVED = { 'cpu_capacity', 'memory_capacity', 'cpu_load', 'memory_load', 'starting', 'running', 'paused',
   'cpu_most', 'memory_most', 'count_most', 'open' }
 
@@ -44,8 +36,9 @@ local function recount_listing()
   if listed and not discovered then finding(subject, 'listing', 'is among the nodes but not discovered') end
   if listed and not row then finding(subject, 'row', 'is listed but has no row') end
   if row and not listed then finding(subject, 'row', 'has a row but is not listed') end
-  local member_of = row and (MEMBER_OF[pool_letter(row)] or MEMBER_OF[row.pool]) or {}
-  for _, set in ipairs(ALL_SETS) do
+  local member_of = {}
+  for _, set in ipairs(node_pools.sets(row and pool_letter(row))) do member_of[set] = true end
+  for _, set in ipairs(node_pools.all_sets()) do
     local belongs = member_of[set] == true
     if belongs and not score_in(set) then finding(subject, 'sets', 'is missing from ' .. set) end
     if not belongs and score_in(set) then finding(subject, 'sets', 'does not belong in ' .. set) end
@@ -65,9 +58,8 @@ end
 
 -- The pool a node belongs to. One that waits for its first report since a loss admits nothing, whatever it said before.
 local function expected_pool(over_limit, stale)
-  local pool = pool_of(known.discovery, known.status, over_limit, stale)
-  if known.waiting and (pool == 'r' or pool == 'c' or pool == 'u') then return 'w' end
-  return pool
+  local pool = node_pools.of(known.discovery, known.status, over_limit, stale)
+  return known.waiting and node_pools.while_waiting(pool) or pool
 end
 
 -- The pools a node may be in: one that fell silent is moved at the next look, not at once.

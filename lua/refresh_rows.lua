@@ -36,7 +36,7 @@ for _, node_id in ipairs(node_ids) do
     end
     if known.waiting or figures.last_seen_ms <= unheard_since_ms then
       redis.call('HSET', node_key(node_id), 'waiting', 1)
-      row.pool = waiting_pool(row.pool)
+      row.pool = node_pools.while_waiting(row.pool)
     end
   end
 end

@@ -13,7 +13,6 @@
 -- @include "include/observe"
 -- @include "include/reservations"
 -- @include "include/pending"
--- @include "include/pool_sets"
 -- @include "include/recount_account"
 -- @include "include/capacities"
 -- @include "include/artifacts"
@@ -64,7 +63,7 @@ local function repair_row()
   local figures, row = read_figures(node_id), new_row(node_id)
   local stale = figures ~= nil and now - figures.last_seen_ms > settings.report_ttl_ms
   local over_limit = observe(row, known.discovery, known.status, figures, stale, read_observation_settings())
-  if known.waiting then row.pool = waiting_pool(row.pool) end
+  if known.waiting then row.pool = node_pools.while_waiting(row.pool) end
   if figures then
     redis.call('HSET', node_key(node_id), 'over_limit', over_limit or '')
     redis.call('ZREM', key(stale and 'seen' or 'silent'), node_id)
@@ -74,11 +73,9 @@ local function repair_row()
     redis.call('ZREM', key('silent'), node_id)
   end
   local belongs = {}
-  for _, name in ipairs(sets_of(pool_letter(row))) do belongs[name] = true end
-  for _, sets in pairs(POOL_SETS) do
-    for _, name in ipairs(sets) do
-      if not belongs[name] then redis.call('ZREM', key(name), node_id) end
-    end
+  for _, name in ipairs(node_pools.sets(pool_letter(row))) do belongs[name] = true end
+  for _, name in ipairs(node_pools.all_sets()) do
+    if not belongs[name] then redis.call('ZREM', key(name), node_id) end
   end
   for name in pairs(belongs) do redis.call('ZADD', key(name), 0, node_id) end
 end
@@ -113,9 +110,7 @@ if discovered then
   cpu_rows.move(node_id, nil, cpu_rows.place_of(row_of(node_id), node_id), rows[node_id].text)
 else
   for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
-  for _, sets in pairs(POOL_SETS) do
-    for _, name in ipairs(sets) do redis.call('ZREM', key(name), node_id) end
-  end
+  for _, name in ipairs(node_pools.all_sets()) do redis.call('ZREM', key(name), node_id) end
   held_by_open(node_id)
   forget_artifacts(node_id)
   withdraw_cpu_config(node_id)

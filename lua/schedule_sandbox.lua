@@ -34,7 +34,7 @@
 local settings, refused = read_settings(stored)
 if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
-local cursors = read_cursors(settings.strategy)
+local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 if settings.gated_until_ms then
   -- @include "include/rebuilding"
@@ -84,7 +84,7 @@ end
 
 -- Write.
 local moves, node = context.moves, node_key(node_id)
-if moves == 'ties' or moves == 'ordinary_ties' then
+if is_counter(moves) then
   redis.call('HSET', key('rotations'), 'now', now_ms, 'offset', integer(clock_offset), moves,
     integer((tonumber(cursors[moves] or '') or 0) + 1))
 else

@@ -46,9 +46,10 @@ for index, node_id in ipairs(node_ids) do
       local status = derived_status(known, now, settings.report_ttl_ms)
       counts[status] = (counts[status] or 0) + 1
     end
-    if row.pool == 'r' or row.pool == 'c' or row.pool == 'o' then
+    local pool = node_pools.facts(row.pool)
+    if pool.silent then
       if row.cpu_capacity < 0 or row.memory_capacity < 0 then unknown = unknown + 1 end
-      local closed = row.pool == 'o' or (row.bounded and row.count_most >= 0
+      local closed = pool.against == 'over_limit' or (row.bounded and row.count_most >= 0
         and row.starting + row.running + row.pending_count >= row.count_most)
       add(cpu, row.cpu_capacity, row.cpu_load, row.pending_cpu, row.cpu_most, closed)
       add(memory, row.memory_capacity, row.memory_load, row.pending_memory, row.memory_most, closed)

@@ -8,15 +8,14 @@ local function is_last_resort()
     and count('last_resort') + count('avoided_last_resort') > 0
 end
 
--- Whose turn it may be: the set that rotation walks, the one it walks when nobody in it will do, and the
--- variant of pools that ranking reads.
+-- Whose turn it may be: the variant of pools that ranking reads, the set that rotation walks, and the one it walks when
+-- nobody in it will do.
 local function find_candidates(context)
-  context.set, context.second, context.variant, context.degraded = 'candidates', 'avoided', 'any', false
-  if context.settings.strategy == 'grouped_round_robin' then
-    context.set, context.second, context.variant = 'ready', 'avoided_ready', 'ready'
-  elseif is_last_resort() then
-    context.set, context.second, context.variant, context.degraded = 'last_resort', 'avoided_last_resort', 'degraded', true
-  end
+  context.variant = context.settings.traits.candidates
+  context.degraded = context.variant == 'any' and is_last_resort()
+  if context.degraded then context.variant = 'degraded' end
+  local candidates = node_pools.candidates(context.variant)
+  context.set, context.second = candidates.set, candidates.second
 end
 
 -- The least loaded candidate. One above its limits is none; nor, where admission applies, one that does not fit.

@@ -30,14 +30,14 @@ local function by_chance()
 end
 
 local function choose_unranked()
-  local strategy = context.settings.strategy
-  if strategy == 'grouped_round_robin' then
+  local traits = context.settings.traits
+  if traits.by == 'group' then
     -- @include "include/choose_grouped"
     context.node_id, context.moves, context.group = choose_group_node()
-  elseif strategy == 'random' then
+  elseif traits.by == 'chance' then
     context.node_id = context.located and context.random_located() or by_chance()
   else
-    context.moves = request.creation and 'round_robin' or 'ordinary'
+    context.moves = request.creation and traits.cursor or traits.other_cursor
     context.node_id = next_in_turn(context.moves)
   end
 end

@@ -24,7 +24,8 @@ end
 -- Returns node id, the cursor that moves, and what happens to the group.
 local function choose_group_node()
   if not request.creation or request.group_key == '' then
-    return next_in_turn('fallback'), 'fallback', request.creation and { action = 'fallback' } or nil
+    local cursor = request.creation and context.settings.traits.cursor or context.settings.traits.other_cursor
+    return next_in_turn(cursor), cursor, request.creation and { action = 'fallback' } or nil
   end
   local charge, group = group_charge(), read_group(request.group_key)
   local obstacle = group and group_obstacle(group, charge)
@@ -32,8 +33,8 @@ local function choose_group_node()
     return group.node_id, nil, { action = 'join', group = group, charge = charge }
   end
   local outcome = { action = 'open', charge = charge, closes = obstacle }
-  if context.settings.group_placement == 'least_loaded' then
-    return rank_candidates(request, context), 'ties', outcome
-  end
-  return next_in_turn('groups'), 'groups', outcome
+  local opening = context.settings.group_traits
+  local node_id = opening.by == 'rank' and rank_candidates(request, context) or nil
+  if opening.by == 'turn' then node_id = next_in_turn(opening.opens_groups) end
+  return node_id, opening.opens_groups, outcome
 end

@@ -4,7 +4,6 @@
 -- the same order; where capacity keeps nobody out, last the ones without it. After 64 refusals for limits the nodes are
 -- asked for in the order of what is free on them, which also proves that there is none.
 local REJECTED_MOST = 64
-local POOLS = { any = 'rc', ready = 'r', degraded = 'u' }
 
 -- Who is asked of single nodes. `fitting`: whether they must have the capacity, also where it keeps nobody out; `unproven`:
 -- so many were refused that the search was given up.
@@ -65,7 +64,7 @@ end
 
 -- The entry of the node that is chosen, or nil. `context.unproven`: there may be one, and this call may look no further.
 local function choose_ranked(request, context, counter)
-  local picker, pools = picker_for(request, context, counter), POOLS[context.variant]
+  local picker, pools = picker_for(request, context, counter), node_pools.candidates(context.variant).pools
   local found = choose_fitting(pools, context, picker)
   if not found and context.avoiding then
     local avoided = picker_for(request, context, counter)

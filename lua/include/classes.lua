@@ -27,7 +27,7 @@ end
 
 -- Whether nodes of a class rank as unknown for this demand.
 local function ranks_unknown(class, demand)
-  if class.pool == 'c' or class.pool == 'C' or (class.cpu < 0 and class.band < 0) then return true end
+  if string.lower(class.pool) == node_pools.UNKNOWN or (class.cpu < 0 and class.band < 0) then return true end
   local waits = string.find(class.marks, 'p', 1, true) ~= nil
   return (class.cpu < 0 and (demand.cpu > 0 or waits)) or (class.band < 0 and (demand.memory > 0 or waits))
 end

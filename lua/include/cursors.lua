@@ -26,16 +26,16 @@ local function read_clock(given, last, offset)
   return clock + clock_offset
 end
 
--- Where the rotations stand that a strategy turns, and the last time used.
-local function read_cursors(strategy)
-  local hash = key('rotations')
-  if strategy == 'least_loaded' then
-    local found = redis.call('HMGET', hash, 'now', 'offset', 'ties', 'ordinary_ties')
-    return { now = found[1], offset = found[2], ties = found[3], ordinary_ties = found[4] }
-  end
-  local found = redis.call('HMGET', hash, 'now', 'offset', 'ties', 'round_robin', 'ordinary', 'groups', 'fallback')
+-- Where every rotation stands, and the last time used. Some count, the others name the node chosen last.
+local function read_cursors()
+  local found = redis.call('HMGET', key('rotations'), 'now', 'offset', 'ties', 'ordinary_ties', 'round_robin', 'ordinary',
+    'groups', 'fallback')
   return {
-    now = found[1], offset = found[2], ties = found[3], round_robin = found[4] or nil, ordinary = found[5] or nil,
-    groups = found[6] or nil, fallback = found[7] or nil,
+    now = found[1], offset = found[2], ties = found[3], ordinary_ties = found[4], round_robin = found[5] or nil,
+    ordinary = found[6] or nil, groups = found[7] or nil, fallback = found[8] or nil,
   }
+end
+
+local function is_counter(cursor)
+  return cursor == 'ties' or cursor == 'ordinary_ties'
 end

@@ -30,16 +30,16 @@ end
 
 local context = { settings = settings, cursors = cursors, now = now, admits = settings.admits and request.creation }
 context.avoiding = avoided[1] ~= nil
-local ranked = settings.strategy == 'least_loaded'
 find_candidates(context)
-if settings.strategy == 'grouped_round_robin' then read_group_settings(settings) end
+if settings.traits.by == 'group' then read_group_settings(settings) end
 context.demand = demand_of(request.creation, request.cpu, request.memory_mb, context.variant)
 if settings.locality and #request.locality > 0 then
   -- @include "include/choose_located"
   locate()
 end
-if ranked then
-  context.node_id, context.moves = rank_candidates(request, context), request.creation and 'ties' or 'ordinary_ties'
+if settings.traits.by == 'rank' then
+  context.moves = request.creation and settings.traits.cursor or settings.traits.other_cursor
+  context.node_id = rank_candidates(request, context)
 else
   -- @include "include/choose_by_turn"
   choose_unranked()

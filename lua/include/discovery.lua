@@ -81,8 +81,8 @@ local function list_node(node_id, endpoint, discovery, now, about)
   local report_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms'))
   local stale = known.last_seen_ms ~= nil and now - tonumber(known.last_seen_ms) > report_ttl_ms
   local over_limit = known.over_limit ~= nil and known.over_limit ~= ''
-  row.pool = pool_of(discovery, known.status, over_limit, stale)
-  if known.waiting then row.pool = waiting_pool(row.pool) end
+  row.pool = node_pools.of(discovery, known.status, over_limit, stale)
+  if known.waiting then row.pool = node_pools.while_waiting(row.pool) end
 end
 
 local function note_listed(node_id, discovery)

@@ -1,5 +1,6 @@
 -- @include "include/keys"
 -- @include "include/pools"
+-- @include "include/strategies"
 -- @include "include/limits"
 -- From a node's figures to its row: effective capacities, loads, and the pool it belongs to.
 local FIGURES = {
@@ -23,7 +24,7 @@ local function read_observation_settings()
     unpack(LIMITS))
   local limits, open = {}, 0
   for index = 1, #LIMITS do limits[index] = found[index + 5] or nil end
-  local admits = found[4] == 'least_loaded' or found[5] == 'always'
+  local admits = strategy_traits(found[4]).admits or found[5] == 'always'
   if not admits or found[1] == 'unlimited' then open = open + 1 end
   if not admits or found[2] == 'unlimited' then open = open + 2 end
   return {
@@ -60,6 +61,6 @@ local function observe(row, discovery, status, figures, stale, settings)
     row.starting, row.running, row.paused = 0, 0, 0
   end
   bound_row(row, figures, settings)
-  row.pool = pool_of(discovery, status, over_limit, stale)
+  row.pool = node_pools.of(discovery, status, over_limit, stale)
   return over_limit
 end

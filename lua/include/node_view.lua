@@ -1,6 +1,6 @@
+-- @include "include/pools"
 -- @include "include/scores"
 -- How a node looks at this moment: derived status, and why it would not be chosen.
-local STANDING = { u = 'unhealthy', x = 'unhealthy', o = 'over_limit', l = 'lingering', w = 'not_ready' }
 
 -- Staleness comes first for the eye: a silent lingering node shows as unhealthy, yet stays lingering to placement.
 local function derived_status(known, now, report_ttl_ms)
@@ -14,9 +14,9 @@ end
 local function standing(row, known, demand, settings, now)
   local last_seen_ms = tonumber(known.last_seen_ms or '')
   local stale = last_seen_ms ~= nil and now - last_seen_ms > settings.report_ttl_ms
-  if stale and (row.pool == 'r' or row.pool == 'c' or row.pool == 'o') then return 'unhealthy' end
-  if STANDING[row.pool] then return STANDING[row.pool] end
-  if settings.strategy == 'grouped_round_robin' and row.pool ~= 'r' then return 'not_ready' end
+  local pool = node_pools.facts(row.pool)
+  if stale and pool.silent then return 'unhealthy' end
+  if not node_pools.holds(settings.traits.candidates, row.pool) then return pool.against end
   local reason = demand.creation and obstacle(row, demand, settings, settings.admits)
   if not reason and row.avoided and now < (tonumber(known.avoided_until_ms or '') or 0) then reason = 'avoided' end
   return reason or ''

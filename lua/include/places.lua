@@ -1,5 +1,6 @@
 -- @include "include/heads"
 -- @include "include/row_text"
+-- @include "include/pools"
 -- Where a node stands in the index. It follows from the node's row in `loads` and from nothing else.
 --   class    pool letter, label set, effective CPU capacity, band of memory capacity, presence of further resources, marks;
 --            '-' stands for "none" where nothing uses a field yet. Marks: b creations are held to limits as well,
@@ -47,10 +48,9 @@ do
   -- stands among the free ones as well. Nil: a node of a pool that is never ranked.
   function cpu_rows.place_of(row, node_id)
     local pool, cpu_capacity, memory_capacity = pool_letter(row), row.cpu_capacity, row.memory_capacity
-    local kind = row.pool
-    if kind ~= 'r' and kind ~= 'c' and kind ~= 'u' then return nil end
+    if not node_pools.is_ranked(row.pool) then return nil end
     local cpu, memory = row.cpu_load + row.pending_cpu, row.memory_load + row.pending_memory
-    local marks, unknown = row.bounded and 'b' or '', kind == 'c'
+    local marks, unknown = row.bounded and 'b' or '', row.pool == node_pools.UNKNOWN
     if cpu_capacity < 0 or memory_capacity < 0 then
       unknown = true
       if (cpu_capacity < 0 and row.pending_cpu > 0 and memory_capacity >= 0)

@@ -1,6 +1,5 @@
 -- Included inside include/rows: a row that cannot be read is made anew from the node's hash and its open reservations.
 -- @include "include/figures"
--- @include "include/pool_sets"
 -- @include "include/capacities"
 -- @include "include/lost_place"
 
@@ -22,9 +21,7 @@ end
 
 -- Nil for a node that is not listed.
 local function rebuild_row(node_id)
-  for _, sets in pairs(POOL_SETS) do
-    for _, name in ipairs(sets) do redis.call('ZREM', key(name), node_id) end
-  end
+  for _, name in ipairs(node_pools.all_sets()) do redis.call('ZREM', key(name), node_id) end
   for _, cpu in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do leave_capacity(node_id, tonumber(cpu)) end
   forget_place(node_id)
   redis.call('HINCRBY', key('stats'), 'rows_rebuilt', 1)
@@ -41,7 +38,7 @@ local function rebuild_row(node_id)
   observe(row, known[1], known[2] or nil, figures, silent, read_observation_settings())
   local avoided_until = redis.call('ZSCORE', key('avoided_until'), node_id)
   row.avoided = avoided_until and tonumber(avoided_until) < math.huge or nil
-  if known[4] then row.pool = waiting_pool(row.pool) end
+  if known[4] then row.pool = node_pools.while_waiting(row.pool) end
   row.pending_cpu, row.pending_memory, row.pending_count = held_on(node_id)
   return row
 end

@@ -15,7 +15,7 @@ local function refusal(request, context)
   end
   for node_id in pairs(request.excluded) do
     local row = row_of(node_id)
-    if row and holds_pool(context.variant, row.pool) then reasons.excluded = reasons.excluded + 1 end
+    if row and node_pools.holds(context.variant, row.pool) then reasons.excluded = reasons.excluded + 1 end
   end
   local left = count(context.set) + count(context.second) - reasons.excluded
   local cpu, memory, limit, over, together = 0, 0, 0, {}, false

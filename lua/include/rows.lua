@@ -1,4 +1,5 @@
 -- @include "include/index"
+-- @include "include/pools"
 -- Rows are read once, changed in memory and saved together; the index follows with each one that is saved.
 
 -- `row_order.rebuilt`: a row could not be read, and was made anew.
@@ -29,9 +30,8 @@ end
 local save_rows
 do
   local function move_pool(node_id, from, to)
-    -- @include "include/pool_sets"
-    for _, name in ipairs(sets_of(from)) do redis.call('ZREM', key(name), node_id) end
-    for _, name in ipairs(sets_of(to)) do redis.call('ZADD', key(name), 0, node_id) end
+    for _, name in ipairs(node_pools.sets(from)) do redis.call('ZREM', key(name), node_id) end
+    for _, name in ipairs(node_pools.sets(to)) do redis.call('ZADD', key(name), 0, node_id) end
   end
 
   local function move_capacity(node_id, known, row)

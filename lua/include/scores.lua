@@ -1,4 +1,5 @@
 -- @include "include/rows"
+-- @include "include/pools"
 -- The rank of a node for a demand, as one number:
 --   projected pressure, by class: known fit < unknown fit < avoided < unfit for CPU < unfit for memory < over a limit.
 -- Classes are scaled by powers of two, which keeps pressures exact within a class: equal ones stay equal.
@@ -11,18 +12,11 @@ local OVER_LIMIT = 2 ^ 960
 local SAFE_INTEGER_MAX = 2 ^ 53 - 1
 local MIB = 1024 * 1024
 
--- What a request asks of a node; 0: not stated. `variant` says which pools are candidates: any (ready and connecting),
--- ready, degraded (the last resort).
+-- What a request asks of a node; 0: not stated. `variant` says who the candidates are (include/pools).
 local function demand_of(creation, cpu, memory_mb, variant)
   return {
     creation = creation, variant = variant, cpu = creation and cpu or 0, memory = creation and memory_mb * MIB or 0,
   }
-end
-
-local function holds_pool(variant, pool)
-  if variant == 'any' then return pool == 'r' or pool == 'c' end
-  if variant == 'ready' then return pool == 'r' end
-  return pool == 'u'
 end
 
 local function pressure_of(load, capacity)
@@ -68,7 +62,7 @@ local function score_of(row, demand, settings)
       return math.max(pressure, 2 ^ -60) * UNFIT_MEMORY, 'insufficient_memory'
     end
   end
-  local unknown = row.pool == 'c' or not (cpu or memory)
+  local unknown = row.pool == node_pools.UNKNOWN or not (cpu or memory)
     or (not cpu and row.pending_cpu + demand.cpu > 0)
     or (not memory and row.pending_memory + demand.memory > 0)
   if row.avoided then return unknown and AVOIDED_UNKNOWN or math.max(pressure, 2 ^ -25) * AVOIDED, nil end

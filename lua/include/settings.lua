@@ -1,5 +1,6 @@
 -- @include "include/keys"
 -- @include "include/format"
+-- @include "include/strategies"
 -- What all replicas agreed on. A ledger without it was never opened, or has been emptied.
 
 local SETTINGS = {
@@ -16,17 +17,16 @@ local function read_settings(stored)
     if not format and not strategy then return nil, { 'uninitialised' } end
     return nil, { 'unknown', 'format', format or '' }
   end
-  if strategy ~= 'least_loaded' and strategy ~= 'round_robin' and strategy ~= 'random'
-    and strategy ~= 'grouped_round_robin' then
-    return nil, { 'unknown', 'strategy', strategy or '' }
-  end
+  local traits, opening = strategy_traits(strategy), strategy_traits(placement)
+  if not traits then return nil, { 'unknown', 'strategy', strategy or '' } end
   if admission ~= 'strategy' and admission ~= 'always' then return nil, { 'unknown', 'admission', admission or '' } end
-  if placement ~= 'least_loaded' and placement ~= 'round_robin' then
+  if not opening or not opening.opens_groups then
     return nil, { 'unknown', 'group_placement', placement or '' }
   end
   return {
     strategy = strategy,
-    admits = strategy == 'least_loaded' or admission == 'always',
+    traits = traits,
+    admits = traits.admits or admission == 'always',
     report_ttl_ms = tonumber(found[5]),
     placement_reservation_ttl_ms = tonumber(found[6]),
     cpu_unlimited = found[7] == 'unlimited',
@@ -46,13 +46,13 @@ local function read_binding_settings(settings)
   settings.binding_grace_ms = tonumber(found[2])
 end
 
--- The budgets of grouped_round_robin, added to `settings`.
+-- The budgets of groups and how they open, added to `settings`.
 local function read_group_settings(settings)
   local found = redis.call('HMGET', KEYS[1], 'group_max_sandbox_count', 'group_max_cpu_count', 'group_max_memory_mb',
     'group_placement', 'max_open_groups')
   settings.group_max_sandbox_count = tonumber(found[1])
   settings.group_max_cpu_count = tonumber(found[2])
   settings.group_max_memory_mb = tonumber(found[3])
-  settings.group_placement = found[4]
+  settings.group_traits = strategy_traits(found[4])
   settings.max_open_groups = tonumber(found[5])
 end

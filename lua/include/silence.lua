@@ -13,10 +13,7 @@ local function retire_silent(now, report_ttl_ms, binding_ttl_ms)
     redis.call('ZADD', key('silent'), last_seen, node_id)
     redis.call('ZADD', key('forgotten'), tonumber(last_seen) + binding_ttl_ms, node_id)
     local row = row_of(node_id)
-    if row then
-      if row.pool == 'r' or row.pool == 'c' then row.pool = 'u' end
-      if row.pool == 'o' then row.pool = 'x' end
-    end
+    if row then row.pool = node_pools.facts(row.pool).silent or row.pool end
   end
   return #overdue / 2
 end

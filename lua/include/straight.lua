@@ -1,7 +1,7 @@
 -- Included at the head of schedule_sandbox: the usual placement in one straight line, before most of the functions that the
 -- rest of the script is made of. It ends the script when it could place; whatever is out of the ordinary (`break`) is left,
 -- before anything was written, to the text that follows and decides the same: tests/lua/test_index.py holds both to one
--- oracle. Ordinary is: least_loaded; both dimensions stated, and limited by capacity; a sandbox that its node will name;
+-- oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited by capacity; a sandbox that its node will name;
 -- nobody excluded, avoided, silent or due; a known candidate that fits, of classes without limits and of even memory.
 -- @include "include/keys"
 -- @include "include/reply"
@@ -12,8 +12,9 @@ repeat
   local call, form, sub = redis.call, string.format, string.sub
   if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '0' or ARGV[16] then break end
   local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
-  if format ~= FORMAT or strategy ~= 'least_loaded' or (admission ~= 'strategy' and admission ~= 'always')
-    or (placement ~= 'least_loaded' and placement ~= 'round_robin') or stored[7] == 'unlimited' or stored[8] == 'unlimited'
+  local traits, opening = strategy_traits(strategy), strategy_traits(placement)
+  if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
+    or not opening or not opening.opens_groups or stored[7] == 'unlimited' or stored[8] == 'unlimited'
     or stored[10] or stored[12] then
     break
   end
@@ -109,7 +110,7 @@ repeat
     count = count + 2
   end
   if ARGV[13] ~= '' then fields[count + 1], fields[count + 2] = 'origin', ARGV[13] end
-  call('HSET', reservation, 'fingerprint', ARGV[3], 'strategy', 'least_loaded', 'caller', ARGV[7], 'request_id', ARGV[6],
+  call('HSET', reservation, 'fingerprint', ARGV[3], 'strategy', strategy, 'caller', ARGV[7], 'request_id', ARGV[6],
     unpack(fields))
-  do return { 'placed', node_id, endpoint, 'least_loaded', '0', fields } end
+  do return { 'placed', node_id, endpoint, strategy, '0', fields } end
 until true

@@ -5,7 +5,7 @@
 local JUDGED_MOST = 256
 
 local function pools_of(context)
-  local pools = POOLS[context.variant]
+  local pools = node_pools.candidates(context.variant).pools
   return context.avoiding and pools .. string.upper(pools) or pools
 end
 
@@ -35,7 +35,7 @@ local function tally_rows(classes, request, context, left)
   visit_rows(classes, false, function(name) memory = memory + redis.call('ZCARD', name) end)
   for node_id in pairs(request.excluded) do
     local row = row_of(node_id)
-    if row and holds_pool(context.variant, row.pool) then
+    if row and node_pools.holds(context.variant, row.pool) then
       local _, reason = score_of(row, context.demand, context.settings)
       if reason ~= 'insufficient_cpu' then memory = memory - 1 end
     end

@@ -7,7 +7,6 @@ from typing import Any
 
 from scheduler.config.groups import DiscoveryMode, ListenAddress
 from scheduler.config.kinds import holds_password
-from scheduler.domain.placement import Strategy
 
 
 def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -38,7 +37,7 @@ def warnings_for(values: Mapping[str, Any], sources: Mapping[str, str]) -> Itera
 
 
 def _placing(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    grouped = values["strategy"] is Strategy.GROUPED_ROUND_ROBIN
+    grouped = values["strategy"].forms_groups
     if grouped and not values["query_only"] and values["grouped_round_robin.max_sandbox_count"] == 0:
         yield "grouped_round_robin.max_sandbox_count", "above 0 when the strategy is grouped_round_robin"
 

@@ -11,10 +11,22 @@ from scheduler.domain.reservation import Lifecycle, Reservation
 
 
 class Strategy(StrEnum):
+    """How a node is chosen. What each one does stands in lua/include/strategies.lua."""
+
     ROUND_ROBIN = "round_robin"
     RANDOM = "random"
     LEAST_LOADED = "least_loaded"
     GROUPED_ROUND_ROBIN = "grouped_round_robin"
+
+    @property
+    def forms_groups(self) -> bool:
+        """Requests with one key stay together, within a budget that must be configured."""
+        return self is Strategy.GROUPED_ROUND_ROBIN
+
+    @property
+    def admits(self) -> bool:
+        """Capacity keeps nodes out without `admission` having to say so."""
+        return self is Strategy.LEAST_LOADED
 
 
 class HintKind(StrEnum):

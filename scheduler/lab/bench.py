@@ -238,7 +238,7 @@ class FleetBench:
 
     async def _refusal(self) -> float | None:
         """Every node full: no room anywhere, and the answer says why."""
-        if self._options.strategy is not Strategy.LEAST_LOADED:
+        if not self._options.strategy.admits:
             return None
         await self._send(self._reports(range(self._node_count), FULL))
         request = request_of(0)

@@ -51,8 +51,9 @@ def contenders(
     """Every strategy once, the grouped one once for each way to open a group; then the models of other schedulers."""
     listed: list[Contender] = []
     for strategy in strategies:
-        grouped = strategy is Strategy.GROUPED_ROUND_ROBIN
-        listed += [Contender(strategy, way) for way in group_placements] if grouped else [Contender(strategy)]
+        listed += (
+            [Contender(strategy, way) for way in group_placements] if strategy.forms_groups else [Contender(strategy)]
+        )
     return listed + [Contender(peer) for peer in peers]
 
 

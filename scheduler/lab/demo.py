@@ -31,8 +31,9 @@ from scheduler.lab.replicas import RunningReplica, replicas
 from scheduler.lab.tables import replay_table
 from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS, Trace, read_trace
 
-# least_loaded comes last: the steps by hand, and --keep, go on with its replica.
-ORDER = (Strategy.RANDOM, Strategy.ROUND_ROBIN, Strategy.GROUPED_ROUND_ROBIN, Strategy.LEAST_LOADED)
+# The last one's replica goes on with the steps by hand, and with --keep.
+LAST = Strategy.LEAST_LOADED
+ORDER = (*(strategy for strategy in Strategy if strategy != LAST), LAST)
 BURST = 64
 BURST_MS = 2_000
 GROUP_SIZE = 10

@@ -23,10 +23,10 @@ def test_names_inside_files_are_there() -> None:
     for file, name in (
         ("scheduler/domain/placement.py", "class Strategy"),
         ("scheduler/domain/node.py", "class NodeSnapshot"),
-        ("scheduler/api/http/answers.py", "StrategyName"),
         ("lua/include/format.lua", "FORMAT"),
         ("scheduler/ledger/runner.py", "FORMAT"),
         ("lua/include/settings.lua", "read_settings"),
+        ("lua/include/strategies.lua", "strategy_traits"),
     ):
         assert name in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {name}"
 

@@ -27,7 +27,6 @@ from scheduler.api.http.routes import heartbeats, nodes, reservations
 from scheduler.connection.client import StoreOptions
 from scheduler.domain.limits import ID_BYTES_MAX, SAFE_INTEGER_MAX
 from scheduler.domain.node import DiscoveryState, NodeStatus
-from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.sandbox import SandboxEventType
 from scheduler.domain.settings import LedgerSettings
@@ -130,7 +129,6 @@ async def test_operations_are_named_by_what_they_do(embedded_api: httpx.AsyncCli
 
 def test_the_documents_choices_are_the_domains() -> None:
     choices: list[tuple[Any, type[StrEnum]]] = [
-        (answers.StrategyName, Strategy),
         (answers.Status, NodeStatus),
         (answers.ReservationAnswer.model_fields["state"].annotation, ReservationState),
         (answers.ReservationAnswer.model_fields["lifecycle"].annotation, Lifecycle),

@@ -6,9 +6,11 @@ than the request.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from scheduler.domain.placement import Strategy
 
 
 class Answer(BaseModel):
@@ -37,7 +39,7 @@ class PressureAnswer(Answer):
 
 
 Status = Literal["ready", "connecting", "unhealthy", "lingering"]
-StrategyName = Literal["round_robin", "random", "least_loaded", "grouped_round_robin"]
+StrategyName = Annotated[str, Field(json_schema_extra={"enum": [strategy.value for strategy in Strategy]})]
 
 
 class ReservationAnswer(Answer):
