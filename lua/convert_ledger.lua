@@ -90,7 +90,7 @@ end
 -- them their index.
 local function finish()
   local shapes = drop_shapes()
-  redis.call('DEL', key('replicas'))
+  redis.call('DEL', key('replicas'), key('tallies'))
   local known, values = as_table(redis.call('HGETALL', key('conversion'))), { 'format', FORMAT, 'refresh_after', '' }
   for index = 2, #ARGV, 2 do
     if not known[ARGV[index]] then
@@ -107,6 +107,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   local found = redis.call('HGET', KEYS[1], 'format')
   if found == '2' then
     local shapes = drop_shapes()
+    redis.call('DEL', key('tallies'))
     redis.call('HSET', KEYS[1], 'format', FORMAT, 'refresh_after', '')
     return { 'converting', 'index', integer(shapes) }
   end

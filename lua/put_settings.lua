@@ -65,6 +65,11 @@ if ARGV[8] ~= '' then
   wait_for({ UNLISTED }, now, tonumber(ARGV[10]))
 end
 
+-- An empty ledger is one whose sums are known.
+if not stored.epoch and redis.call('ZCARD', key('nodes')) + redis.call('ZCARD', key('reservations')) == 0 then
+  redis.call('DEL', key('tallies'))
+  redis.call('HSET', key('tallies'), 'counted', 1)
+end
 if status == 'written' then
   -- One write for all of it, and only then what is no longer said: nothing is missing in between.
   local values = { unpack(ARGV, content_starts) }

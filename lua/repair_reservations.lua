@@ -60,6 +60,7 @@ local function repair_finished(reservation, id)
   end
 end
 
+tallies.distrust()
 for index = 2, #ARGV do
   local id = ARGV[index]
   local reservation = read_reservation(id)

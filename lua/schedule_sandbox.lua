@@ -67,8 +67,11 @@ local node_id = context.node_id
 if not node_id then
   if not swept and not context.too_large then return { 'overloaded', 'expiry' } end
   -- @include "include/refusal"
+  -- @include "include/rates"
   redis.call('HINCRBY', key('stats'), 'refusals', 1)
-  return refusal(request, context)
+  local reply = refusal(request, context)
+  count_refused(commonest_reason(reply), now)
+  return reply
 end
 
 -- Nothing is written for a node whose row is missing or was made anew, or that the index shows otherwise than it is: the
@@ -84,13 +87,17 @@ end
 
 -- Write.
 local moves, node = context.moves, node_key(node_id)
+local turned = { 'now', now_ms, 'offset', integer(clock_offset) }
 if is_counter(moves) then
-  redis.call('HSET', key('rotations'), 'now', now_ms, 'offset', integer(clock_offset), moves,
-    integer((tonumber(cursors[moves] or '') or 0) + 1))
-else
-  redis.call('HSET', key('rotations'), 'now', now_ms, 'offset', integer(clock_offset), moves or 'now',
-    moves and node_id or now_ms)
+  turned[5], turned[6] = moves, integer((tonumber(cursors[moves] or '') or 0) + 1)
+elseif moves then
+  turned[5], turned[6] = moves, node_id
 end
+if request.creation then
+  -- @include "include/rates"
+  turned[#turned + 1], turned[#turned + 2] = 'placed', count_placed(cursors.placed, now)
+end
+redis.call('HSET', key('rotations'), unpack(turned))
 local degraded = context.degraded and '1' or '0'
 local endpoint = redis.call('HGET', node, 'endpoint') or ''
 local decision = { 'placed', node_id, endpoint, settings.strategy, degraded, {} }

@@ -79,5 +79,6 @@ done = done + forget_outlived()
 redis.call('ZREMRANGEBYSCORE', key('ended'), '-inf', integer(now - ENDED_MS))
 done = done + purge_finished(now, SLICE) + take_off_absent()
 save_rows()
+tallies.fold_straight()
 close_clock(now)
 return { 'swept', integer(done) }

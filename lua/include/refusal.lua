@@ -46,3 +46,13 @@ local function refusal(request, context)
   end
   return reply
 end
+
+-- The reason of a refusal that keeps most nodes out.
+local function commonest_reason(reply)
+  local commonest, most = 'no_candidates', 0
+  for index = 4, #reply, 2 do
+    local reason, nodes = reply[index], tonumber(reply[index + 1])
+    if nodes > most or (nodes == most and reason < commonest) then commonest, most = reason, nodes end
+  end
+  return commonest
+end

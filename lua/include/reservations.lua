@@ -41,10 +41,13 @@ local function purge_finished(now, slice)
   for _, reservation_id in ipairs(gone) do
     redis.call('ZREM', key('finished'), reservation_id)
     redis.call('ZREM', key('reservations'), reservation_id)
-    local node_id = redis.call('HGET', reservation_key(reservation_id), 'node_id')
+    local node_id, state = unpack(redis.call('HMGET', reservation_key(reservation_id), 'node_id', 'state'))
     if node_id then
+      tallies.move_state(state, nil)
       redis.call('ZREM', node_key(node_id, 'acknowledged'), reservation_id)
       redis.call('ZREM', node_key(node_id, 'finished'), reservation_id)
+    else
+      tallies.distrust()
     end
     redis.call('DEL', reservation_key(reservation_id))
   end

@@ -1,5 +1,6 @@
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/tallies"
 -- Every change of a reservation raises its revision, so that of two memories of it the newer one can be told.
 -- Replicas remember what they answered and put it back into a ledger that lost it (restore_reservations). What a
 -- script changes beside what it was asked for is known to nobody but the replica that called it, so it is told too.
@@ -7,6 +8,8 @@ local changes = { told = {}, order = {} }
 
 -- Writes fields of a reservation; none when what changes is written otherwise.
 local function change_reservation(reservation_id, ...)
+  local field, state = ...
+  if field == 'state' then tallies.move_state(redis.call('HGET', reservation_key(reservation_id), 'state'), state) end
   if ... then redis.call('HSET', reservation_key(reservation_id), ...) end
   redis.call('HINCRBY', reservation_key(reservation_id), 'revision', 1)
   if not changes.told[reservation_id] then

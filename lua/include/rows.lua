@@ -1,5 +1,6 @@
 -- @include "include/index"
 -- @include "include/pools"
+-- @include "include/tallies"
 -- Rows are read once, changed in memory and saved together; the index follows with each one that is saved.
 
 -- `row_order.rebuilt`: a row could not be read, and was made anew.
@@ -57,11 +58,14 @@ do
         if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
           move_capacity(node_id, known, row)
         end
-        local before = not known.place and known.text and parse_row(known.text)
+        local before = known.text and parse_row(known.text)
+        if before then tallies.add_row(before, -1) elseif known.text then tallies.distrust() end
+        if row then tallies.add_row(row, 1) end
         local place = row and cpu_rows.place_of(row, node_id)
         cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
         known.text, known.pool, known.place = text, pool, place
       end
     end
+    tallies.flush()
   end
 end

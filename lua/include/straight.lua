@@ -26,7 +26,7 @@ repeat
   cpus = tonumber(cpus)
   local bytes = memory_mb * 1048576
   if cpus <= 0 or bytes <= 0 then break end
-  local rotations = call('HMGET', prefix .. 'rotations', 'now', 'offset', 'ties')
+  local rotations = call('HMGET', prefix .. 'rotations', 'now', 'offset', 'ties', 'placed', 'straight_cpu', 'straight_mib')
   local now = read_clock(ARGV[1], rotations[1], rotations[2])
   local now_ms, id = form('%d', now), ARGV[2]
   local reservation = prefix .. 'reservation:' .. id
@@ -81,8 +81,10 @@ repeat
   local new_row, new_score = row + cpus, score + bytes
   local new_member = form('%010d', starting + pending_count + 1) .. sub(member, 11)
   local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
+  -- @include "include/rates"
   call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', form('%d', clock_offset), 'ties',
-    form('%d', (rotations[3] or 0) + 1))
+    form('%d', (rotations[3] or 0) + 1), 'placed', count_placed(rotations[4], now), 'straight_cpu',
+    form('%d', (rotations[5] or 0) + cpus), 'straight_mib', form('%d', (rotations[6] or 0) + memory_mb))
   local endpoint = call('HGET', node, 'endpoint') or ''
   local sequence = form('%d', call('INCR', prefix .. 'sequence'))
   call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), new_member)

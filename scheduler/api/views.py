@@ -10,6 +10,7 @@ from scheduler.domain.placement import Decision, Explanation, Hint, HintKind, No
 from scheduler.domain.replica import LiveReplica, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template
+from scheduler.domain.summary import Summary
 
 _SNAPSHOT_NUMBERS = tuple(field.name for field in fields(NodeSnapshot) if field.name not in {"status", "disks"})
 
@@ -172,4 +173,29 @@ def settings_view(found: SettingsInForce) -> dict[str, Any]:
         "rebuilding": found.rebuilding,
         "clock_skew_ms": found.clock_skew_ms,
         "settings": settings,
+    }
+
+
+def summary_view(summary: Summary) -> dict[str, Any]:
+    return {
+        "domain": summary.domain,
+        "strategy": summary.strategy.value,
+        "settings_revision": summary.settings_revision,
+        "ledger": {
+            "epoch": summary.epoch,
+            "rebuilding": summary.rebuilding,
+            "clock_skew_ms": summary.clock_skew_ms,
+        },
+        "now_ms": summary.now_ms,
+        "replicas": list(summary.replicas),
+        "nodes": dict(summary.nodes),
+        "capacity": asdict(summary.capacity),
+        "allocated": asdict(summary.allocated),
+        "reserved": asdict(summary.reserved),
+        "free": asdict(summary.free),
+        "largest_free": {name: asdict(amount) for name, amount in summary.largest_free.items()},
+        "reservations": dict(summary.reservations),
+        "oldest_pending_ms": summary.oldest_pending_ms,
+        "waiting": 0,
+        "rates": asdict(summary.rates),
     }

@@ -53,6 +53,8 @@ class Keys:
     sequence = _Key("sequence")
     rotations = _Key("rotations")
     stats = _Key("stats")
+    tallies = _Key("tallies")
+    rates = _Key("rates")
     replicas = _Key("replicas")
     configured = _Key("configured")
     rebuild = _Key("rebuild")

@@ -41,7 +41,18 @@ class KeyKind:
 _KINDS = (
     *(
         KeyKind(name, "hash")
-        for name in ("shared_settings", "rotations", "stats", "loads", "classes", "heads", "bindings", "groups")
+        for name in (
+            "shared_settings",
+            "rotations",
+            "stats",
+            "tallies",
+            "rates",
+            "loads",
+            "classes",
+            "heads",
+            "bindings",
+            "groups",
+        )
     ),
     *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs")),
     *(KeyKind(name, "zset") for name in ("nodes", "configured", "seen", "silent", "removed", "forgotten", "replicas")),

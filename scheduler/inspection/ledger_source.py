@@ -13,9 +13,9 @@ from scheduler.api.views import (
     reservation_result_view,
     reservation_view,
     settings_view,
+    summary_view,
 )
-from scheduler.domain.fleet import Fullness
-from scheduler.domain.node import DiscoveryState, NodeStatus
+from scheduler.domain.node import DiscoveryState
 from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.ledger.agreement import settings_in_force
@@ -98,36 +98,7 @@ class LedgerSource:
         return settings_view(await settings_in_force(self.ledger))
 
     async def summary(self) -> Row:
-        """From what the metrics read, and sizes of sets: no list of reservations is read."""
-        found, replicas = await settings_in_force(self.ledger), await self.replicas()
-        tally = await self.ledger.nodes.tally()
-        listed, open_count = await self.ledger.client.pipeline(
-            [("ZCARD", self.ledger.keys.nodes), ("ZCARD", self.ledger.keys.expiry)]
-        )
-        by_status = dict(tally.observed)
-        never_reported = int(listed) - sum(by_status.values())
-        if never_reported > 0:
-            connecting = NodeStatus.CONNECTING.value
-            by_status[connecting] = by_status.get(connecting, 0) + never_reported
-        return {
-            "domain": found.domain,
-            "strategy": found.settings.strategy.value,
-            "settings_revision": found.settings.revision,
-            "ledger": {
-                "epoch": found.epoch,
-                "rebuilding": found.rebuilding,
-                "clock_skew_ms": found.clock_skew_ms,
-            },
-            "replicas": [replica["replica_id"] for replica in replicas],
-            "nodes": dict(sorted(by_status.items())),
-            **_figures({"cpu_count": tally.cpu_count, "memory_bytes": tally.memory_bytes}),
-            "reservations": {"open": int(open_count)},
-        }
-
-
-def _figures(dimensions: dict[str, Fullness]) -> dict[str, dict[str, int]]:
-    parts = ("capacity", "allocated", "reserved", "free", "largest_free")
-    return {part: {name: getattr(found, part) for name, found in dimensions.items()} for part in parts}
+        return summary_view(await self.ledger.summary.read())
 
 
 def capacity_view(capacity: Capacity) -> dict[str, int | None]:

@@ -11,7 +11,7 @@ it again. Nothing is written.
     groups        charges ↔ reservations
     artifacts     provider ↔ offer, both ways
     index         rows and heads of each class ↔ rows of its nodes
-    totals        sizes of lists that must agree
+    totals        sizes of lists that must agree, sums ↔ rows and reservations
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from scheduler.inspection.finding import Finding, findings_in
 from scheduler.inspection.key_bounds import judge_keys
 from scheduler.inspection.key_table import FoundKey, explain_key
+from scheduler.inspection.tallies import recount_tallies
 from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of
 from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
@@ -89,6 +90,7 @@ class Look:
         await self._artifacts()
         await self._index()
         await self._judge("recount_totals", self._clusters())
+        self._found += await recount_tallies(self._ledger)
         return self._found
 
     async def _judge(self, script: str, arguments: Sequence[str]) -> str:

@@ -73,6 +73,8 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
     await _repair_artifacts(ledger, sorted(subjects["artifact"]))
     if subjects["artifact_scopes"] or subjects["capacities"]:
         await _repair_totals(ledger)
+    if subjects["tallies"]:
+        await run("count_tallies")
     for group_key in sorted(subjects["group"]):
         await ledger.client.pipeline(
             [("HDEL", ledger.keys.groups, group_key), ("ZREM", ledger.keys.groups_recent, group_key)]

@@ -18,6 +18,7 @@ from scheduler.ledger.rebuild import RebuildStore
 from scheduler.ledger.reservations import ReservationStore
 from scheduler.ledger.runner import Clock, Runner, server_clock
 from scheduler.ledger.settings import SettingsStore
+from scheduler.ledger.summary import SummaryStore
 from scheduler.ledger.templates import TemplateStore
 from scheduler.ledger.upstream_bindings import UpstreamBindings
 
@@ -42,6 +43,7 @@ class Ledger:
         self.bindings = BindingStore(runner, self.upstream_bindings)
         self.templates = TemplateStore(runner)
         self.groups = GroupStore(runner)
+        self.summary = SummaryStore(runner, domain)
         self.artifacts = ArtifactStore(runner)
         self.cpu_configs = CpuConfigStore(runner)
         self.leases = LeaseStore(runner)

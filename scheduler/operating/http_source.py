@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,13 +26,11 @@ from scheduler.errors import (
     StoreUnavailable,
     Unauthorized,
 )
-from scheduler.operating.lists import allocated_cpu, allocated_memory
 from scheduler.operating.pages import node_page, reservation_page
 from scheduler.operating.source import Page, Row, Wanted
 
 DEFAULT_URL = "http://127.0.0.1:8090"
 _ATTEMPTS = 2
-_UNLIMITED = "unlimited"
 # What the commands tell apart.
 _ERROR_BY_CODE: Mapping[str, type[SchedulerError]] = {
     error.code: error
@@ -137,9 +134,7 @@ class HttpSource:
         return await self._ask("GET", "/v1/settings")
 
     async def summary(self) -> Row:
-        """Made from the nodes, the settings and the replicas: no list of reservations is read."""
-        settings, replicas, nodes = await self.settings(), await self.replicas(), await self.nodes()
-        return summary_of(settings, [replica["replica_id"] for replica in replicas], nodes)
+        return await self._ask("GET", "/v1/summary")
 
     async def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None
@@ -157,51 +152,3 @@ class HttpSource:
         elif isinstance(error, client_errors.Unreachable):
             return StoreUnavailable(f"{self._url}: {detail}")
         return _ERROR_BY_CODE.get(error.code, SchedulerError)(detail)
-
-
-def summary_of(settings: Row, replicas: Sequence[str], nodes: Sequence[Row]) -> Row:
-    """The cluster in figures. Capacity is after overcommit, of the nodes that take creations and say what they have."""
-    in_force = settings["settings"]
-    taking = [node for node in nodes if _takes_creations(node)]
-    dimensions = {
-        "cpu_count": ("cpu_count", "overcommit_cpu", allocated_cpu),
-        "memory_bytes": ("memory_total_bytes", "overcommit_memory", allocated_memory),
-    }
-    figures: dict[str, dict[str, int]] = {
-        part: {} for part in ("capacity", "allocated", "reserved", "free", "largest_free")
-    }
-    for name, (advertised, overcommit, allocated) in dimensions.items():
-        known = [
-            (_effective(node["snapshot"][advertised], in_force[overcommit]), allocated(node), node["pending"][name])
-            for node in taking
-            if node["snapshot"][advertised]
-        ]
-        free = [max(0, capacity - used - pending) for capacity, used, pending in known]
-        figures["capacity"][name] = sum(capacity for capacity, _, _ in known)
-        figures["allocated"][name] = sum(used for _, used, _ in known)
-        figures["reserved"][name] = sum(pending for _, _, pending in known)
-        figures["free"][name] = sum(free)
-        figures["largest_free"][name] = max(free, default=0)
-    return {
-        "domain": settings["domain"],
-        "strategy": in_force["strategy"],
-        "settings_revision": settings["revision"],
-        "ledger": {
-            "epoch": settings["epoch"],
-            "rebuilding": settings["rebuilding"],
-            "clock_skew_ms": settings["clock_skew_ms"],
-        },
-        "replicas": list(replicas),
-        "nodes": dict(sorted(Counter(node["status"] for node in nodes).items())),
-        **figures,
-        "reservations": {"open": sum(node["pending"]["sandbox_count"] for node in nodes)},
-    }
-
-
-def _takes_creations(node: Row) -> bool:
-    reason = node["ineligible_reason"]
-    return bool(node["eligible"]) or (reason is not None and reason.startswith("insufficient"))
-
-
-def _effective(advertised: int, overcommit: float | str) -> int:
-    return advertised if overcommit == _UNLIMITED else int(advertised * round(float(overcommit) * 1000) // 1000)

@@ -95,7 +95,9 @@ def summary_page(summary: Row) -> Iterator[str]:
     yield f"nodes        {counted(sum(by_status.values()), 'node')}" + (f": {told}" if told else "")
     yield f"CPUs         {_fullness(summary, 'cpu_count', '{:,}'.format)}"
     yield f"memory       {_fullness(summary, 'memory_bytes', size)}"
-    yield f"open         {counted(summary['reservations']['open'], 'reservation')}"
+    by_state = summary["reservations"]
+    yield f"open         {counted(by_state.get('pending', 0) + by_state.get('confirmed', 0), 'reservation')}"
+    yield f"rates        {_rates(summary['rates'])}"
     ledger = summary["ledger"]
     if ledger["rebuilding"]:
         yield "ledger       lost, and being rebuilt: what is missing may come back"
@@ -107,7 +109,15 @@ def _fullness(summary: Row, name: str, shown: Any) -> str:
     capacity, allocated, reserved, free = (
         summary[part][name] for part in ("capacity", "allocated", "reserved", "free")
     )
+    largest = max((most[name] or 0 for most in summary["largest_free"].values()), default=0)
     return (
         f"{shown(allocated)} allocated + {shown(reserved)} reserved of {shown(capacity)}, {shown(free)} free; "
-        f"largest free on one node {shown(summary['largest_free'][name])}"
+        f"largest free on one node {shown(largest)}"
     )
+
+
+def _rates(rates: Row) -> str:
+    """Of the last minute."""
+    refused = sum(rates["refused"].values())
+    why = ", ".join(f"{reason} {rate:.2f}" for reason, rate in rates["refused"].items())
+    return f"{rates['placed']:.2f} placed/s, {refused:.2f} refused/s" + (f": {why}" if why else "")

@@ -99,6 +99,8 @@ async def operating(client: AsyncSchedulerClient) -> None:
     settings, replicas = await client.settings(), await client.replicas()
     assert settings.settings["strategy"] == "grouped_round_robin"
     assert [replica.expires_at_ms > replicas.now_ms for replica in replicas.replicas] == [True]
+    summary = await client.summary()
+    assert (summary.domain, summary.capacity.cpu_count, len(summary.replicas)) == (settings.domain, 0, 1)
     assert (await client.ask("GET", "/v1/settings"))["domain"] == settings.domain
     assert await client.server_version() == scheduler.__version__
 

@@ -63,6 +63,7 @@ PATHS = {
     "/v1/artifacts": {"get", "put", "delete"},
     "/v1/settings": {"get"},
     "/v1/replicas": {"get"},
+    "/v1/summary": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }
@@ -191,7 +192,13 @@ def live_schema(live_url: str) -> Any:
     return schemathesis.openapi.from_url(f"{live_url}/openapi.json")
 
 
-WITHOUT_INPUT = {("/healthz", "get"), ("/readyz", "get"), ("/v1/settings", "get"), ("/v1/replicas", "get")}
+WITHOUT_INPUT = {
+    ("/healthz", "get"),
+    ("/readyz", "get"),
+    ("/v1/settings", "get"),
+    ("/v1/replicas", "get"),
+    ("/v1/summary", "get"),
+}
 
 # What JSON Schema cannot say, and the checks that would need it to.
 BEYOND_THE_SCHEMA = {

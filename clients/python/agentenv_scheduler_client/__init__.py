@@ -27,6 +27,7 @@ from agentenv_scheduler_client.catalog import (
     SandboxEvent,
     SandboxEventType,
     Settings,
+    Summary,
     Template,
     TemplatePage,
 )
@@ -171,6 +172,7 @@ __all__ = [
     "Spread",
     "StoreUnavailable",
     "Strategy",
+    "Summary",
     "Template",
     "TemplatePage",
     "TemplateSandbox",

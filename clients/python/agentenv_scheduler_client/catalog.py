@@ -130,3 +130,50 @@ class Replicas:
 
     replicas: tuple[Replica, ...]
     now_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """None: not known."""
+
+    cpu_count: int | None = 0
+    memory_bytes: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    epoch: str = ""
+    rebuilding: bool = False
+    clock_skew_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per second, over the last minute; refusals by reason."""
+
+    placed: float = 0.0
+    refused: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The whole ledger on one page: nodes by status, reservations by state (those that there are), and how full the
+    nodes are that take creations. `largest_free` is what one node has, by class. `oldest_pending_ms`: when the oldest
+    pending reservation was made, on the ledger's clock, whose time is `now_ms`."""
+
+    domain: str
+    strategy: str = ""
+    settings_revision: int = 0
+    ledger: LedgerState = field(default_factory=LedgerState)
+    now_ms: int = 0
+    replicas: tuple[str, ...] = ()
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    capacity: Amount = field(default_factory=Amount)
+    allocated: Amount = field(default_factory=Amount)
+    reserved: Amount = field(default_factory=Amount)
+    free: Amount = field(default_factory=Amount)
+    largest_free: Mapping[str, Amount] = field(default_factory=dict)
+    reservations: Mapping[str, int] = field(default_factory=dict)
+    oldest_pending_ms: int | None = None
+    waiting: int = 0
+    rates: Rates = field(default_factory=Rates)

@@ -16,7 +16,7 @@ from agentenv_scheduler_client._async.placement import AsyncPlacement
 from agentenv_scheduler_client._async.reservations import AsyncReservations
 from agentenv_scheduler_client._async.waiting import AsyncWaiting, Start, Stop
 from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
-from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings
+from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings, Summary
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
 from agentenv_scheduler_client.pages import answered_object, version_in
@@ -199,6 +199,10 @@ class AsyncSchedulerClient:
     async def replicas(self) -> Replicas:
         """The replicas that live."""
         return await self._calls.ask(Question("GET", path("replicas")), lambda answer: read(Replicas, answer))
+
+    async def summary(self) -> Summary:
+        """The whole ledger on one page; cheap enough to be asked every second."""
+        return await self._calls.ask(Question("GET", path("summary")), lambda answer: read(Summary, answer))
 
     async def check_health(self) -> None:
         """Returns when the process answers. Asked once."""

@@ -17,7 +17,7 @@ from agentenv_scheduler_client._sync.placement import Placement
 from agentenv_scheduler_client._sync.reservations import Reservations
 from agentenv_scheduler_client._sync.waiting import Start, Stop, Waiting
 from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
-from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings
+from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings, Summary
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
 from agentenv_scheduler_client.pages import answered_object, version_in
@@ -200,6 +200,10 @@ class SchedulerClient:
     def replicas(self) -> Replicas:
         """The replicas that live."""
         return self._calls.ask(Question("GET", path("replicas")), lambda answer: read(Replicas, answer))
+
+    def summary(self) -> Summary:
+        """The whole ledger on one page; cheap enough to be asked every second."""
+        return self._calls.ask(Question("GET", path("summary")), lambda answer: read(Summary, answer))
 
     def check_health(self) -> None:
         """Returns when the process answers. Asked once."""

@@ -1,13 +1,13 @@
-"""The settings in force and the live replicas."""
+"""The settings in force, the live replicas, and the whole ledger on one page."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from scheduler.access.roles import FOR_GATEWAYS
-from scheduler.api.http.answers import ReplicasAnswer, SettingsAnswer
+from scheduler.api.http.answers import ReplicasAnswer, SettingsAnswer, SummaryAnswer
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.views import replica_view, settings_view
+from scheduler.api.views import replica_view, settings_view, summary_view
 from scheduler.ledger.agreement import settings_in_force
 
 router = noun_router("agreement")
@@ -28,3 +28,10 @@ async def list_replicas(call: Call) -> Any:
         now_ms = await ledger.time.now_ms()
         replicas = await ledger.settings.replicas(now_ms)
     return {"replicas": [replica_view(replica) for replica in replicas], "now_ms": now_ms}
+
+
+@router.get("/v1/summary", response_model=SummaryAnswer, summary="The whole ledger on one page")
+@reach(FOR_GATEWAYS)
+async def read_summary(call: Call) -> Any:
+    services = call.services
+    return summary_view(await services.measured("read_summary", services.ledger.summary.read()))
