@@ -32,6 +32,7 @@ if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local request = read_request(4)
+-- @include "include/backlog"
 -- @include "include/decide"
 if not swept then return { 'again', 'expiry' } end
 

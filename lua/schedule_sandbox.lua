@@ -62,6 +62,7 @@ if request.creation and ARGV[8] ~= '' then
   local holder = holder_of_name(ARGV[8], now)
   if holder then return { 'taken', holder } end
 end
+-- @include "include/backlog"
 -- @include "include/decide"
 local node_id = context.node_id
 if not node_id then
@@ -74,82 +75,24 @@ if not node_id then
   return reply
 end
 
--- Nothing is written for a node whose row is missing or was made anew, or that the index shows otherwise than it is: the
--- index is put right first.
--- @include "include/met"
-local row = row_of(node_id)
-local place = row and cpu_rows.place_of(row, node_id)
-rows[node_id].place = place
-if not row or row_order.rebuilt or (context.found and not stands_at(place, context.found)) then
-  -- @include "include/distrust"
-  return distrust(node_id, row, context)
-end
+-- @include "include/meet"
+local row, lost = meet(node_id, context)
+if lost then return lost end
 
 -- Write.
-local moves, node = context.moves, node_key(node_id)
-local turned = { 'now', now_ms, 'offset', integer(clock_offset) }
-if is_counter(moves) then
-  turned[5], turned[6] = moves, integer((tonumber(cursors[moves] or '') or 0) + 1)
-elseif moves then
-  turned[5], turned[6] = moves, node_id
-end
-if request.creation then
-  -- @include "include/rates"
-  turned[#turned + 1], turned[#turned + 2] = 'placed', count_placed(cursors.placed, now)
-end
-redis.call('HSET', key('rotations'), unpack(turned))
-local degraded = context.degraded and '1' or '0'
-local endpoint = redis.call('HGET', node, 'endpoint') or ''
-local decision = { 'placed', node_id, endpoint, settings.strategy, degraded, {} }
+-- @include "include/turns"
+turns.move(cursors, request, context, node_id)
+turns.save(cursors, now)
 if not request.creation then
-  return decision
+  local endpoint = redis.call('HGET', node_key(node_id), 'endpoint') or ''
+  return { 'placed', node_id, endpoint, settings.strategy, context.degraded and '1' or '0', {} }
 end
-
-local sequence = integer(redis.call('INCR', key('sequence')))
-local ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms
-local cpu, memory = integer(request.cpu), integer(context.demand.memory)
-local deadline = integer(now + ttl_ms)
-local lifecycle_letter = ARGV[4] == 'heartbeat' and 'h' or 'e'
-local fields = {
-  'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu, 'memory_bytes', memory,
-  'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1',
-}
-if degraded == '1' then fields[#fields + 1], fields[#fields + 2] = 'degraded', '1' end
-if ARGV[8] ~= '' then
-  for _, value in ipairs({ 'sandbox_id', ARGV[8], 'sandbox_told', 'named' }) do fields[#fields + 1] = value end
-end
-if request.template_id ~= '' then
-  fields[#fields + 1], fields[#fields + 2] = 'template_id', request.template_id
-end
-if request.group_key ~= '' then
-  fields[#fields + 1], fields[#fields + 2] = 'origin', request.group_key
-end
-if context.group then
-  -- @include "include/commit_group"
-  local remembered = commit_group_outcome(context.group, request, node_id, sequence, context)
-  for _, value in ipairs(remembered) do fields[#fields + 1] = value end
-end
--- The hold first and the reservation last: what is stopped in between promised nothing, and is counted anew with
--- the node's next report.
-row.pending_cpu = row.pending_cpu + request.cpu
-row.pending_memory = row.pending_memory + context.demand.memory
-row.pending_count = row.pending_count + 1
-if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
-  -- @include "include/avoidance"
-  note_trial(node_id, now)
-end
-save_rows()
-redis.call('ZADD', key('reservations'), sequence, reservation_id)
-redis.call('ZADD', key('expiry'), deadline, reservation_id)
-redis.call('ZADD', node .. ':reservations', sequence, reservation_id)
-if ARGV[8] ~= '' then
-  redis.call('SET', key('sandbox:' .. ARGV[8]), reservation_id)
-  redis.call('HSET', node .. ':claims', ARGV[8], reservation_id)
-else
-  redis.call('HSET', node .. ':unnamed', reservation_id,
-    lifecycle_letter .. ',' .. sequence .. ',' .. cpu .. ',' .. memory .. ',1')
-end
-redis.call('HSET', reservation_key(reservation_id), 'fingerprint', ARGV[3], 'strategy', settings.strategy,
-  'caller', ARGV[7], 'request_id', ARGV[6], unpack(fields))
-decision[6] = fields
-return decision
+-- @include "include/reserve"
+local held = hold(request, context, node_id, row)
+local fields = write_reservation({
+  id = reservation_id, fingerprint = ARGV[3], lifecycle = ARGV[4], request_id = ARGV[6], caller = ARGV[7],
+  ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms, sandbox_id = ARGV[8],
+  strategy = settings.strategy, now = now,
+}, held)
+tallies.flush()
+return { 'placed', node_id, held.endpoint, settings.strategy, held.degraded, fields }

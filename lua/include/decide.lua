@@ -1,33 +1,11 @@
 -- The one decision: which node. Stands in the body of the scripts that place and explain, between what
 -- they read (settings, now, cursors, request) and what they write. Reserves nothing.
 --
---   backlog (silent nodes, due reservations) → candidates (the last resort only when none is fresh)
+--   (include/backlog) → candidates (the last resort only when none is fresh)
 --     → locality (advisory) → the strategy → too large for every node?
 --     → in `context`: the node (nil: refused), the cursor it moves, what happens to its group
 --
 -- What is rarely needed is included inside its branch: functions cost a placement only when it gets there.
-local swept, now_ms = true, integer(now)
-if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
-  -- @include "include/silence"
-  read_binding_settings(settings)
-  local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
-  save_rows()
-  if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
-end
-if redis.call('ZCOUNT', key('expiry'), '-inf', now_ms) > 0 then
-  -- @include "include/reservations"
-  swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
-  save_rows()
-end
-
--- Who refuses what it is given; the next one that may be tried again stands first.
-local avoided = redis.call('ZRANGE', key('avoided_until'), '0', '0', 'WITHSCORES')
-if avoided[1] and tonumber(avoided[2]) <= now then
-  -- @include "include/avoidance"
-  readmit_avoided(now)
-  save_rows()
-end
-
 local context = { settings = settings, cursors = cursors, now = now, admits = settings.admits and request.creation }
 context.avoiding = avoided[1] ~= nil
 find_candidates(context)

@@ -1,7 +1,8 @@
 -- @include "include/keys"
--- A placement request as the scripts that place and explain receive it, in ARGV[first] and on:
+-- A placement request as the scripts that place and explain receive it, in ARGV[first] to ARGV[last], or all the
+-- rest:
 --   kind, cpu_count, memory_mb, template_id, group_key, entropy, excluded count, excluded…, locality keys…
-local function read_request(first)
+local function read_request(first, last)
   local excluded_count = tonumber(ARGV[first + 6])
   local request = {
     kind = ARGV[first], creation = ARGV[first] ~= 'ordinary',
@@ -10,7 +11,7 @@ local function read_request(first)
     excluded = {}, locality = {},
   }
   for index = first + 7, first + 6 + excluded_count do request.excluded[ARGV[index]] = true end
-  for index = first + 7 + excluded_count, #ARGV do request.locality[#request.locality + 1] = ARGV[index] end
+  for index = first + 7 + excluded_count, last or #ARGV do request.locality[#request.locality + 1] = ARGV[index] end
   if request.kind == 'template' and request.template_id ~= '' then
     local known = redis.call('HMGET', key('template:' .. request.template_id), 'cpu_count', 'memory_mb')
     request.cpu = tonumber(known[1] or '') or request.cpu

@@ -28,7 +28,7 @@ local function row_of(node_id)
   return row
 end
 
-local save_rows
+local save_rows, save_row
 do
   local function move_pool(node_id, from, to)
     for _, name in ipairs(node_pools.sets(from)) do redis.call('ZREM', key(name), node_id) end
@@ -44,28 +44,30 @@ do
     known.cpu_capacity, known.memory_capacity = row and row.cpu_capacity, row and row.memory_capacity
   end
 
+  -- Writes one row, if it has changed; the sums follow with tallies.flush.
+  function save_row(node_id)
+    local known = rows[node_id]
+    local row = known.row
+    local text = row and format_row(row)
+    if text == known.text or not (text or known.text) then return end
+    -- The row itself after sets and capacities: what is stopped before it is done again with its next change.
+    local pool = row and pool_letter(row)
+    if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
+    if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
+      move_capacity(node_id, known, row)
+    end
+    local before = known.text and parse_row(known.text)
+    if before then tallies.add_row(before, -1) elseif known.text then tallies.distrust() end
+    if row then tallies.add_row(row, 1) end
+    local place = row and cpu_rows.place_of(row, node_id)
+    cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
+    known.text, known.pool, known.place = text, pool, place
+  end
+
   -- Writes every changed row.
   function save_rows()
     if before_saving then before_saving() end
-    for _, node_id in ipairs(row_order) do
-      local known = rows[node_id]
-      local row = known.row
-      local text = row and format_row(row)
-      if text ~= known.text and (text or known.text) then
-        -- The row itself after sets and capacities: what is stopped before it is done again with its next change.
-        local pool = row and pool_letter(row)
-        if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
-        if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
-          move_capacity(node_id, known, row)
-        end
-        local before = known.text and parse_row(known.text)
-        if before then tallies.add_row(before, -1) elseif known.text then tallies.distrust() end
-        if row then tallies.add_row(row, 1) end
-        local place = row and cpu_rows.place_of(row, node_id)
-        cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
-        known.text, known.pool, known.place = text, pool, place
-      end
-    end
+    for _, node_id in ipairs(row_order) do save_row(node_id) end
     tallies.flush()
   end
 end

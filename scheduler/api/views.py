@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, P2pEndpoint, PendingTotals, Pressure
-from scheduler.domain.placement import Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
+from scheduler.domain.placement import BatchDecision, Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
 from scheduler.domain.replica import LiveReplica, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template
@@ -26,6 +26,23 @@ def decision_view(decision: Decision) -> dict[str, Any]:
         "replayed": decision.replayed,
         "degraded": decision.degraded,
         "reservation": None if decision.reservation is None else reservation_view(decision.reservation),
+    }
+
+
+def batch_view(decision: BatchDecision) -> dict[str, Any]:
+    return {
+        "placed": [
+            {
+                "index": placed.index,
+                "node": address_view(placed.node),
+                "degraded": placed.degraded,
+                "reservation": reservation_view(placed.reservation),
+            }
+            for placed in decision.placed
+        ],
+        "refused": [{"index": refused.index, "reasons": dict(refused.reasons)} for refused in decision.refused],
+        "strategy": decision.strategy.value,
+        "replayed": decision.replayed,
     }
 
 

@@ -100,6 +100,7 @@ class Keys:
 
     # Reservations.
     reservation = _KeyById("reservation:{}")
+    batch = _KeyById("batch:{}")
     reservations = _Key("reservations")
     expiry = _Key("expiry")
     finished = _Key("finished")

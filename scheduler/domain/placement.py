@@ -79,6 +79,44 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """Creations that are placed in one step. They have the same lifecycle, TTL, excluded nodes, caller and request id;
+    the idempotency key is the batch's. `all_or_none`: reserve nothing unless every one fits."""
+
+    requests: tuple[ScheduleRequest, ...]
+    all_or_none: bool = False
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One creation of a batch; `index` is its place in the request."""
+
+    index: int
+    node: NodeAddress
+    reservation: Reservation
+    degraded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One creation of a batch that no node can take: how many nodes gave each reason."""
+
+    index: int
+    reasons: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDecision:
+    """`replayed`: this was decided by an earlier call; what has ended since is shown as it is now."""
+
+    placed: tuple[Placed, ...]
+    refused: tuple[Refused, ...]
+    strategy: Strategy
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class OverLimit:
     """A limit of `node_resource_limit` that `current + pending + requested` exceeds, in the limit's own unit."""
 

@@ -80,6 +80,7 @@ _KINDS = (
     KeyKind("unknown:{}", "zset", Bound.JUDGED),
     KeyKind("capacity:{}", "zset", Bound.CAPACITY),
     KeyKind("reservation:{}", "hash", Bound.RESERVATION),
+    KeyKind("batch:{}", "hash", Bound.TTL),
     KeyKind("sandbox:{}", "string", Bound.SANDBOX),
     KeyKind("template:{}", "hash", Bound.TEMPLATE),
     KeyKind("artifact:{}", "hash", Bound.JUDGED),

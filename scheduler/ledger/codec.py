@@ -24,7 +24,7 @@ from scheduler.domain.node import (
     PendingTotals,
     Pressure,
 )
-from scheduler.domain.placement import HintKind, ScheduleRequest
+from scheduler.domain.placement import BatchRequest, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
 from scheduler.domain.text import trim
 from scheduler.errors import StoreUnusable
@@ -69,6 +69,11 @@ def pairs(flat: Sequence[Any]) -> dict[str, bytes]:
 def texts(flat: Sequence[Any]) -> dict[str, str]:
     """The same for hashes whose values are all text."""
     return {name: text(value) for name, value in pairs(flat).items()}
+
+
+def counts(flat: Sequence[Any]) -> dict[str, int]:
+    """The same for numbers by name."""
+    return {name: int(value) for name, value in pairs(flat).items()}
 
 
 def number(value: bytes | str | int | None, default: int = 0) -> int:
@@ -184,6 +189,35 @@ def fingerprint(request: ScheduleRequest) -> str:
     if request.sandbox_id is not None:
         content.append(request.sandbox_id)
     return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def batch_fingerprint(batch: BatchRequest) -> str:
+    """Equal for equal batches."""
+    each = {id(request): "" for request in batch.requests}
+    for request in batch.requests:
+        each[id(request)] = each[id(request)] or fingerprint(request)
+    content = [batch.all_or_none, *(each[id(request)] for request in batch.requests)]
+    return blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+
+
+def batch_id(caller: str, idempotency_key: str) -> str:
+    """The same caller and key name the same batch on every replica; never the id of a single reservation."""
+    name = f"{len(caller)}:{caller}{idempotency_key}".encode()
+    return "b" + blake2b(name, digest_size=16).hexdigest()
+
+
+def batch_arguments(batch: BatchRequest, base_id: str, entropy: int) -> list[str | int]:
+    """The requests in the order of lua/schedule_batch: the different ones once, then each creation with its ids."""
+    numbers: dict[int, int] = {}
+    forms: list[str | int] = []
+    creations: list[str | int] = []
+    for index, request in enumerate(batch.requests):
+        if id(request) not in numbers:
+            numbers[id(request)] = len(numbers) + 1
+            form = request_arguments(request, entropy)
+            forms += (len(form), *form)
+        creations += (f"{base_id}-{index}", request.sandbox_id or "", numbers[id(request)])
+    return [len(numbers), *forms, len(batch.requests), *creations]
 
 
 def keyed_reservation_id(caller: str, idempotency_key: str) -> str:

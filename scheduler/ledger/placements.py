@@ -7,7 +7,18 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
-from scheduler.domain.placement import Decision, Explanation, NodeExplanation, OverLimit, ScheduleRequest, Strategy
+from scheduler.domain.placement import (
+    BatchDecision,
+    BatchRequest,
+    Decision,
+    Explanation,
+    NodeExplanation,
+    OverLimit,
+    Placed,
+    Refused,
+    ScheduleRequest,
+    Strategy,
+)
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import Conflict, NoNodes, Overloaded
 from scheduler.ledger import codec
@@ -50,7 +61,7 @@ class PlacementStore:
         if status == "taken":
             raise _taken(str(request.sandbox_id), reply[0])
         if status == "overloaded":
-            raise Overloaded("more reservations are due to expire than one call may process; ask again")
+            raise _too_many_due()
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, fields = reply
@@ -74,6 +85,62 @@ class PlacementStore:
             replayed=status == "replayed" and request.idempotency_key is not None,
             degraded=int(degraded) == 1,
             reservation=_reserved(reservation_id, fields, request) if fields else None,
+        )
+
+    async def schedule_batch(self, batch: BatchRequest) -> BatchDecision:
+        """Place all creations of a batch in one step, each as if it were asked for after the one before it.
+
+        Raises NoNodes when all or none are wanted and one does not fit, Conflict (the idempotency key belongs to
+        another batch, or a sandbox id to another sandbox), Overloaded."""
+        first = batch.requests[0]
+        keyed = batch.idempotency_key is not None
+        base_id = codec.batch_id(first.caller, batch.idempotency_key or "") if keyed else secrets.token_hex(16)
+        fingerprint = codec.batch_fingerprint(batch)
+        arguments = (
+            base_id,
+            fingerprint,
+            "all" if batch.all_or_none else "some",
+            int(keyed),
+            first.lifecycle.value,
+            "" if first.reservation_ttl_ms is None else first.reservation_ttl_ms,
+            first.request_id,
+            first.caller,
+            *codec.batch_arguments(batch, base_id, self._runner.entropy()),
+        )
+        status, reply = await self._run("schedule_batch", arguments, durable=True)
+        if status == "refused":
+            raise _no_nodes(reply)
+        if status == "conflict":
+            raise Conflict("the idempotency key belongs to another batch")
+        if status == "taken":
+            raise _taken(str(batch.requests[int(reply[0])].sandbox_id), reply[1])
+        if status == "overloaded":
+            raise _too_many_due()
+        if status != "decided":
+            raise unexpected("schedule_batch", status)
+        strategy, replayed, placed, refused = reply
+        given = {
+            "fingerprint": fingerprint,
+            "strategy": codec.text(strategy),
+            "caller": first.caller,
+            "request_id": first.request_id,
+        }
+        for index, _, _, _, fields in placed:
+            self._runner.note_sequence(codec.sequence_of(fields))
+            self._runner.memory.remember(f"{base_id}-{int(index)}", fields, None if int(replayed) else given)
+        return BatchDecision(
+            placed=tuple(
+                Placed(
+                    int(index),
+                    NodeAddress(codec.text(node_id), codec.text(endpoint)),
+                    _reserved(f"{base_id}-{int(index)}", fields, first),
+                    int(degraded) == 1,
+                )
+                for index, node_id, endpoint, degraded, fields in placed
+            ),
+            refused=tuple(Refused(int(index), codec.counts(reasons)) for index, *reasons in refused),
+            strategy=Strategy(codec.text(strategy)),
+            replayed=int(replayed) == 1 and keyed,
         )
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
@@ -111,6 +178,10 @@ class PlacementStore:
             await self._runner.run("refresh_rows")
 
 
+def _too_many_due() -> Overloaded:
+    return Overloaded("more reservations are due to expire than one call may process; ask again")
+
+
 def _whose(state: str) -> str:
     return f"a reservation that is {state}" if state in ("cancelled", "expired") else "another request"
 
@@ -131,9 +202,8 @@ def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) 
 
 
 def _no_nodes(reply: list[Any]) -> NoNodes:
-    counts = {codec.text(reply[index]): int(reply[index + 1]) for index in range(2, len(reply), 2)}
     exceeded = _over_limit(reply[1])
-    return NoNodes(int(reply[0]), counts, None if exceeded is None else asdict(exceeded))
+    return NoNodes(int(reply[0]), codec.counts(reply[2:]), None if exceeded is None else asdict(exceeded))
 
 
 def _over_limit(reply: list[Any]) -> OverLimit | None:

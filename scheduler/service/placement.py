@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scheduler.domain.placement import Decision, Explanation, ScheduleRequest
+from scheduler.domain.placement import BatchDecision, BatchRequest, Decision, Explanation, ScheduleRequest
 from scheduler.errors import Conflict, NoNodes, SchedulerError
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics, status_label
-from scheduler.service.requests import clean_schedule_request
+from scheduler.service.requests import clean_batch_request, clean_schedule_request
 
 if TYPE_CHECKING:
     from scheduler.ledger.placements import PlacementStore
@@ -50,6 +50,27 @@ class PlacementService:
         self._note_decision(decision)
         return decision
 
+    async def schedule_batch(self, batch: BatchRequest) -> BatchDecision:
+        """The decision on every creation, made in one step; the same one for a repeated key of the same caller.
+
+        Raises NoNodes when all or none were wanted, Conflict, Overloaded."""
+        batch = clean_batch_request(batch)
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        outcome: BaseException | None = None
+        try:
+            with self._metrics.ledger_call("schedule_batch"):
+                decision = await self._store.schedule_batch(batch)
+            self._strategy = decision.strategy.value
+        except (SchedulerError, asyncio.CancelledError) as error:
+            outcome = error
+            self._note_refusal(batch.requests[0], error)
+            raise
+        finally:
+            self._metrics.observe_schedule(self._strategy, status_label(outcome), clock() - started)
+        self._note_batch(decision, batch.requests[0].caller)
+        return decision
+
     async def explain(
         self, request: ScheduleRequest, limit: int | None = None, after: str | None = None
     ) -> Explanation:
@@ -78,6 +99,19 @@ class PlacementService:
                 sandbox_id=reservation.sandbox_id,
                 replayed=decision.replayed,
             )
+
+    def _note_batch(self, decision: BatchDecision, caller: str) -> None:
+        if decision.replayed:
+            self._metrics.count_replay("schedule_batch")
+        for placed in decision.placed:
+            self._metrics.count_assignment(decision.strategy.value)
+            if placed.degraded:
+                self._metrics.count_degraded()
+        for refused in decision.refused:
+            self._metrics.count_refusal(NoNodes(sum(refused.reasons.values()), refused.reasons))
+        self._calls.info(
+            log, "placed a batch", placed=len(decision.placed), refused=len(decision.refused), caller=caller
+        )
 
     def _note_refusal(self, request: ScheduleRequest, error: BaseException) -> None:
         if isinstance(error, NoNodes):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 from scheduler.domain.limits import (
+    BATCH_MAX,
     EXCLUDED_NODES_MAX,
     LOCALITY_KEYS_MAX,
     SANDBOX_CPU_MAX,
     SANDBOX_MEMORY_MB_MAX,
     TEXT_BYTES_MAX,
 )
-from scheduler.domain.placement import Hint, ScheduleRequest
+from scheduler.domain.placement import BatchRequest, Hint, ScheduleRequest
 from scheduler.errors import FieldError, InvalidRequest, SizeOutOfBounds
 from scheduler.service.checks import (
     clean_id,
@@ -50,6 +52,26 @@ def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
         else clean_id("sandbox_id", request.sandbox_id),
         request_id=clean_text("request_id", request.request_id),
     )
+
+
+def clean_batch_request(batch: BatchRequest) -> BatchRequest:
+    """The batch with every request checked; all of them are creations, and no two have the same sandbox id."""
+    if not 1 <= len(batch.requests) <= BATCH_MAX:
+        raise refuse("requests", f"{len(batch.requests)} creations", f"1 to {BATCH_MAX} creations")
+    if batch.idempotency_key is not None:
+        clean_idempotency_key("Idempotency-Key", batch.idempotency_key)
+    requests: list[ScheduleRequest] = []
+    for index, request in enumerate(batch.requests):
+        if request.hint is None:
+            raise refuse(f"requests.{index}.hint", None, "a hint: a batch creates sandboxes")
+        # Most are alike: what was cleaned once is not cleaned again.
+        alike = index > 0 and request == batch.requests[index - 1]
+        requests.append(requests[-1] if alike else clean_schedule_request(request))
+    named = [request.sandbox_id for request in requests if request.sandbox_id is not None]
+    twice = next((name for name, count in Counter(named).items() if count > 1), None)
+    if twice is not None:
+        raise refuse("requests", f"sandbox_id {twice!r} twice", "different sandbox ids")
+    return replace(batch, requests=tuple(requests))
 
 
 def clean_hint(hint: Hint) -> Hint:

@@ -17,6 +17,7 @@ from agentenv_scheduler_client import (
     CancelCause,
     ColdSandbox,
     Conflict,
+    Creation,
     DiscoveryState,
     Heartbeat,
     InvalidRequest,
@@ -134,6 +135,9 @@ async def nodes(client: AsyncSchedulerClient) -> None:
 async def placing(client: AsyncSchedulerClient) -> None:
     routed = await client.schedule()
     assert (routed.reservation, routed.strategy) == (None, Strategy.GROUPED_ROUND_ROBIN)
+    together = await client.schedule_batch([Creation(HINT), Creation(HINT, "named")], all_or_none=True)
+    assert [placed.reservation.sandbox_id for placed in together.placed] == [None, "named"]
+    assert (await client.schedule_batch([Creation(HINT)] * 2)).refused == ()
     explained = await client.explain(HINT)
     assert explained.node == NODE_A
     assert {node.node_id: node.reason for node in explained.nodes} == {"node/a": None, "node-b": "lingering"}

@@ -281,3 +281,40 @@ async def test_a_cancel_says_whether_the_node_answered(port: Port) -> None:
         assert cancelled.reservation.state == v1alpha.RESERVATION_STATE_CANCELLED
     code, _ = await refusal(port.reservations.Cancel(v1alpha.CancelRequest(reservation_id="r", cause=9)))
     assert code == "INVALID_ARGUMENT"
+
+
+async def test_a_batch_is_placed_in_one_step(port: Port) -> None:
+    hint = cold(2).hint
+    decided = await port.reservations.ScheduleBatch(
+        v1alpha.ScheduleBatchRequest(count=3, hint=hint, idempotency_key="k")
+    )
+    assert [(each.index, each.node.node_id, each.reservation.cpu_count) for each in decided.placed] == [
+        (0, "a", 2),
+        (1, "a", 2),
+    ]
+    assert [(each.index, dict(each.reasons)) for each in decided.refused] == [(2, {"insufficient_cpu": 1})]
+    assert not decided.replayed
+    assert (
+        await port.reservations.ScheduleBatch(v1alpha.ScheduleBatchRequest(count=3, hint=hint, idempotency_key="k"))
+    ).replayed
+    code, status = await details(port.reservations.ScheduleBatch(v1alpha.ScheduleBatchRequest(hint=hint, all=True)))
+    detail = v1alpha.Refusal()
+    assert any(each.Unpack(detail) for each in status.details)
+    assert (code, dict(detail.reasons)) == ("RESOURCE_EXHAUSTED", {"insufficient_cpu": 1})
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"count": 257, "hint": cold().hint},
+        {"count": 2, "requests": [v1alpha.BatchItem(hint=cold().hint)]},
+        {"hint": cold().hint, "requests": [v1alpha.BatchItem(hint=cold().hint)]},
+        {"requests": [v1alpha.BatchItem()]},
+        {"requests": [v1alpha.BatchItem(hint=cold().hint, sandbox_id="x")] * 2},
+        {"requests": [v1alpha.BatchItem(hint=cold().hint)] * 257},
+    ],
+)
+async def test_what_is_no_batch_is_invalid(port: Port, members: dict[str, Any]) -> None:
+    code, detail = await refusal(port.reservations.ScheduleBatch(v1alpha.ScheduleBatchRequest(**members)))
+    assert code == "INVALID_ARGUMENT", detail

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypedDict
 
@@ -107,6 +107,52 @@ class Decision:
     warnings: tuple[str, ...] = ()
 
 
+class BatchOptions(TypedDict, total=False):
+    """As of a single schedule. `all_or_none`: reserve nothing unless every creation fits; then NoNodes is raised."""
+
+    all_or_none: bool
+    lifecycle: Lifecycle
+    reservation_ttl_seconds: float | None
+    exclude_nodes: tuple[str, ...]
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """One sandbox of a batch. `sandbox_id`: the caller names it itself; no two of a batch have the same."""
+
+    hint: Hint
+    sandbox_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlacement:
+    """One creation that has a node; `index` is its place in the batch, from 0."""
+
+    index: int
+    node: NodeAddress
+    reservation: Reservation
+    degraded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefusal:
+    """One creation that no node can take: how many nodes gave each reason."""
+
+    index: int
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDecision:
+    """`replayed`: decided by an earlier call with the same key; the reservations are as they are now."""
+
+    placed: tuple[BatchPlacement, ...]
+    refused: tuple[BatchRefusal, ...]
+    strategy: Strategy
+    replayed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class OverLimit:
     """A limit that `current + pending + requested` exceeds, in the limit's own unit."""
@@ -170,6 +216,18 @@ def schedule_body(what: Hint | ApiRequest | None, options: Mapping[str, Any]) ->
     if (sandbox_id := options.get("sandbox_id")) is not None:
         body["sandbox_id"] = sandbox_id
     return body
+
+
+def batch_body(creations: Sequence[Creation], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a batch; `options` are BatchOptions. What is asked for many times is written once."""
+    body = schedule_body(None, options)
+    if options.get("all_or_none"):
+        body["all"] = True
+    first = creations[0] if creations else None
+    if first is not None and first.sandbox_id is None and all(each == first for each in creations):
+        return body | schedule_body(first.hint, {}) | {"count": len(creations)}
+    requests = [schedule_body(each.hint, {"sandbox_id": each.sandbox_id}) for each in creations]
+    return body | {"requests": requests}
 
 
 def read_hint(answer: Any) -> HintReading:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from scheduler.api.grpc.answering import invalid
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
+from scheduler.domain.limits import BATCH_MAX
 from scheduler.domain.node import NodeAddress
-from scheduler.domain.placement import Explanation, Hint, HintKind, NodeExplanation, ScheduleRequest
+from scheduler.domain.placement import (
+    BatchDecision,
+    BatchRequest,
+    Explanation,
+    Hint,
+    HintKind,
+    NodeExplanation,
+    ScheduleRequest,
+)
 from scheduler.domain.reservation import CancelCause, Lifecycle, Reservation, ReservationState
 
 _KINDS = {v1alpha.Hint.KIND_COLD_SANDBOX: HintKind.COLD_SANDBOX, v1alpha.Hint.KIND_SANDBOX: HintKind.SANDBOX}
@@ -47,6 +56,53 @@ def schedule_request_from(request: v1alpha.ReserveRequest, caller: str) -> Sched
         idempotency_key=request.idempotency_key or None,
         caller=caller,
         sandbox_id=request.sandbox_id or None,
+    )
+
+
+def batch_request_from(request: v1alpha.ScheduleBatchRequest, caller: str) -> BatchRequest:
+    if request.HasField("hint") == bool(request.requests):
+        raise invalid("a batch has either hint and count, or requests")
+    items = list(request.requests) or [v1alpha.BatchItem(hint=request.hint)]
+    common = v1alpha.ReserveRequest(
+        lifecycle=request.lifecycle,
+        reservation_ttl_ms=request.reservation_ttl_ms,
+        exclude_nodes=request.exclude_nodes,
+    )
+    shared = schedule_request_from(common, caller)
+    requests = [
+        replace(
+            shared,
+            hint=_hint_from(item.hint) if item.HasField("hint") else None,
+            sandbox_id=item.sandbox_id or None,
+        )
+        for item in items
+    ]
+    repeated = request.count or 1
+    if repeated > BATCH_MAX:
+        raise invalid(f"count must be at most {BATCH_MAX}")
+    if not request.requests:
+        requests = requests * repeated
+    elif request.count:
+        raise invalid("count goes with hint; requests are counted by themselves")
+    return BatchRequest(tuple(requests), request.all, request.idempotency_key or None)
+
+
+def batch_to(decision: BatchDecision) -> v1alpha.ScheduleBatchResponse:
+    return v1alpha.ScheduleBatchResponse(
+        placed=[
+            v1alpha.BatchPlacement(
+                index=placed.index,
+                node=node_to(placed.node),
+                reservation=reservation_to(placed.reservation),
+                degraded=placed.degraded,
+            )
+            for placed in decision.placed
+        ],
+        refused=[
+            v1alpha.BatchRefusal(index=refused.index, reasons=dict(refused.reasons)) for refused in decision.refused
+        ],
+        strategy=decision.strategy.value,
+        replayed=decision.replayed,
     )
 
 

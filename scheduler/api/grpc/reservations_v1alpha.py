@@ -37,6 +37,7 @@ class ReservationsV1Alpha:
     def methods(self) -> Mapping[str, Method]:
         return {
             "Reserve": Method(self.reserve, v1alpha.ReserveRequest, FOR_GATEWAYS),
+            "ScheduleBatch": Method(self.schedule_batch, v1alpha.ScheduleBatchRequest, FOR_GATEWAYS),
             "Confirm": Method(self.confirm, v1alpha.ConfirmRequest, FOR_GATEWAYS),
             "Cancel": Method(self.cancel, v1alpha.CancelRequest, FOR_GATEWAYS),
             "Renew": Method(self.renew, v1alpha.RenewRequest, FOR_GATEWAYS),
@@ -51,6 +52,11 @@ class ReservationsV1Alpha:
             replayed=decision.replayed,
             degraded=decision.degraded,
             reservation=None if decision.reservation is None else codec.reservation_to(decision.reservation),
+        )
+
+    async def schedule_batch(self, request: v1alpha.ScheduleBatchRequest) -> v1alpha.ScheduleBatchResponse:
+        return codec.batch_to(
+            await self._services.placement.schedule_batch(codec.batch_request_from(request, caller().name))
         )
 
     async def explain(self, request: v1alpha.ReserveRequest) -> v1alpha.ExplainResponse:

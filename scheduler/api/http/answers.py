@@ -67,6 +67,25 @@ class DecisionAnswer(Answer):
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
 
+class PlacedAnswer(Answer):
+    index: int = Field(description="place in the request, from 0")
+    node: NodeAddressAnswer
+    degraded: bool = Field(description="no candidate was fresh: the last resort")
+    reservation: ReservationAnswer
+
+
+class RefusedAnswer(Answer):
+    index: int
+    reasons: dict[str, int] = Field(description="why, and of how many nodes")
+
+
+class BatchAnswer(Answer):
+    placed: list[PlacedAnswer]
+    refused: list[RefusedAnswer]
+    strategy: StrategyName
+    replayed: bool = Field(description="decided by an earlier call with the same key; shown as it is now")
+
+
 class OverLimitAnswer(Answer):
     limit: str
     current: int = Field(description="what is on the node, in the limit's unit")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
@@ -22,12 +22,16 @@ from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerErro
 from agentenv_scheduler_client.pages import answered_object, version_in
 from agentenv_scheduler_client.placements import (
     ApiRequest,
+    BatchDecision,
+    BatchOptions,
+    Creation,
     Decision,
     Explanation,
     Hint,
     HintReading,
     RequestOptions,
     ScheduleOptions,
+    batch_body,
     read_hint,
     schedule_body,
 )
@@ -130,6 +134,21 @@ class AsyncSchedulerClient:
             return await self._calls.ask(question, lambda answer: read(Decision, answer))
         except SchedulerError as error:
             if what is not None and not isinstance(error, NoNodes):
+                error.idempotency_key = key
+            raise
+
+    async def schedule_batch(self, creations: Sequence[Creation], **options: Unpack[BatchOptions]) -> BatchDecision:
+        """Nodes and reservations for up to 256 creations, decided in one step, each after the one before it.
+
+        The key is treated as with `schedule`. Raises NoNodes only when all or none are wanted."""
+        key = options.get("idempotency_key") or new_idempotency_key()
+        question = Question(
+            "POST", path("schedule", "batch"), batch_body(creations, options), headers={"Idempotency-Key": key}
+        )
+        try:
+            return await self._calls.ask(question, lambda answer: read(BatchDecision, answer))
+        except SchedulerError as error:
+            if not isinstance(error, NoNodes):
                 error.idempotency_key = key
             raise
 

@@ -135,6 +135,73 @@ class ReserveResponse(_message.Message):
     reservation: Reservation
     def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., strategy: _Optional[str] = ..., replayed: _Optional[bool] = ..., degraded: _Optional[bool] = ..., reservation: _Optional[_Union[Reservation, _Mapping]] = ...) -> None: ...
 
+class BatchItem(_message.Message):
+    __slots__ = ("hint", "sandbox_id")
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    hint: Hint
+    sandbox_id: str
+    def __init__(self, hint: _Optional[_Union[Hint, _Mapping]] = ..., sandbox_id: _Optional[str] = ...) -> None: ...
+
+class ScheduleBatchRequest(_message.Message):
+    __slots__ = ("count", "hint", "requests", "all", "lifecycle", "reservation_ttl_ms", "exclude_nodes", "idempotency_key")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    LIFECYCLE_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_NODES_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    hint: Hint
+    requests: _containers.RepeatedCompositeFieldContainer[BatchItem]
+    all: bool
+    lifecycle: Lifecycle
+    reservation_ttl_ms: int
+    exclude_nodes: _containers.RepeatedScalarFieldContainer[str]
+    idempotency_key: str
+    def __init__(self, count: _Optional[int] = ..., hint: _Optional[_Union[Hint, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[BatchItem, _Mapping]]] = ..., all: _Optional[bool] = ..., lifecycle: _Optional[_Union[Lifecycle, str]] = ..., reservation_ttl_ms: _Optional[int] = ..., exclude_nodes: _Optional[_Iterable[str]] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+
+class BatchPlacement(_message.Message):
+    __slots__ = ("index", "node", "reservation", "degraded")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RESERVATION_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    node: Node
+    reservation: Reservation
+    degraded: bool
+    def __init__(self, index: _Optional[int] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., reservation: _Optional[_Union[Reservation, _Mapping]] = ..., degraded: _Optional[bool] = ...) -> None: ...
+
+class BatchRefusal(_message.Message):
+    __slots__ = ("index", "reasons")
+    class ReasonsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    reasons: _containers.ScalarMap[str, int]
+    def __init__(self, index: _Optional[int] = ..., reasons: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class ScheduleBatchResponse(_message.Message):
+    __slots__ = ("placed", "refused", "strategy", "replayed")
+    PLACED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    placed: _containers.RepeatedCompositeFieldContainer[BatchPlacement]
+    refused: _containers.RepeatedCompositeFieldContainer[BatchRefusal]
+    strategy: str
+    replayed: bool
+    def __init__(self, placed: _Optional[_Iterable[_Union[BatchPlacement, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[BatchRefusal, _Mapping]]] = ..., strategy: _Optional[str] = ..., replayed: _Optional[bool] = ...) -> None: ...
+
 class ConfirmRequest(_message.Message):
     __slots__ = ("reservation_id", "sandbox_id")
     RESERVATION_ID_FIELD_NUMBER: _ClassVar[int]

@@ -39,6 +39,11 @@ class ReservationsStub:
                 request_serializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ReserveRequest.SerializeToString,
                 response_deserializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ReserveResponse.FromString,
                 _registered_method=True)
+        self.ScheduleBatch = channel.unary_unary(
+                '/agentenv.scheduler.v1alpha.Reservations/ScheduleBatch',
+                request_serializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ScheduleBatchRequest.SerializeToString,
+                response_deserializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ScheduleBatchResponse.FromString,
+                _registered_method=True)
         self.Confirm = channel.unary_unary(
                 '/agentenv.scheduler.v1alpha.Reservations/Confirm',
                 request_serializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ConfirmRequest.SerializeToString,
@@ -67,6 +72,14 @@ class ReservationsServicer:
     def Reserve(self, request, context):
         """Names a node and, for a creation, reserves on it in the same step. A full fleet is
         RESOURCE_EXHAUSTED with a Refusal in the status details.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ScheduleBatch(self, request, context):
+        """Places many creations in one step. Without `all` the answer says which of them no node took; with it nothing is reserved
+        unless every one fits, and RESOURCE_EXHAUSTED is the answer when not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,6 +120,11 @@ def add_ReservationsServicer_to_server(servicer, server):
                     servicer.Reserve,
                     request_deserializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ReserveRequest.FromString,
                     response_serializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ReserveResponse.SerializeToString,
+            ),
+            'ScheduleBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScheduleBatch,
+                    request_deserializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ScheduleBatchRequest.FromString,
+                    response_serializer=scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ScheduleBatchResponse.SerializeToString,
             ),
             'Confirm': grpc.unary_unary_rpc_method_handler(
                     servicer.Confirm,
@@ -156,6 +174,33 @@ class Reservations:
             '/agentenv.scheduler.v1alpha.Reservations/Reserve',
             scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ReserveRequest.SerializeToString,
             scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ReserveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScheduleBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/agentenv.scheduler.v1alpha.Reservations/ScheduleBatch',
+            scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ScheduleBatchRequest.SerializeToString,
+            scheduler_dot_api_dot_grpc_dot_generated_dot_reservations__v1alpha__pb2.ScheduleBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ from fastapi import Header
 from pydantic import ConfigDict, Field, JsonValue
 
 from scheduler.access.roles import FOR_GATEWAYS
-from scheduler.api.http.answers import DecisionAnswer, ExplanationAnswer, HintAnswer
+from scheduler.api.http.answers import BatchAnswer, DecisionAnswer, ExplanationAnswer, HintAnswer
 from scheduler.api.http.fields import (
     PAGE_MAX,
     Body,
@@ -21,9 +21,9 @@ from scheduler.api.http.fields import (
     duration_ms,
 )
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.views import decision_view, explanation_view, hint_view
-from scheduler.domain.limits import EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
-from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
+from scheduler.api.views import batch_view, decision_view, explanation_view, hint_view
+from scheduler.domain.limits import BATCH_MAX, EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
+from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import FieldError, InvalidRequest
 from scheduler.service.hints import HintReading, HintService
@@ -112,6 +112,49 @@ class ScheduleBody(Body):
     sandbox_id: Id | None = None
 
 
+class BatchItem(Body):
+    hint: Annotated[ColdSandboxHint | SandboxHint, Field(discriminator="kind")]
+    sandbox_id: Id | None = None
+
+
+def _either(first: str, second: str) -> dict[str, Any]:
+    """A schema for the document: exactly one of the two is given; null counts as absent."""
+    given = {"not": {"type": "null"}}
+    return {
+        "oneOf": [
+            {"required": [first], "properties": {first: given}},
+            {"required": [second], "properties": {second: given}},
+        ]
+    }
+
+
+class BatchBody(Body):
+    """Either `hint` and how often (`count`), or `requests`. `all`: reserve nothing unless every one fits."""
+
+    model_config = ConfigDict(json_schema_extra=_either("hint", "requests"))
+
+    count: Annotated[int, Field(ge=1, le=BATCH_MAX)] | None = None
+    hint: Annotated[ColdSandboxHint | SandboxHint, Field(discriminator="kind")] | None = None
+    requests: Annotated[list[BatchItem], Field(min_length=1, max_length=BATCH_MAX)] | None = None
+    all: bool = False
+    lifecycle: Literal["explicit", "heartbeat"] = "explicit"
+    reservation_ttl: Duration | None = None
+    exclude_nodes: list[Id] = Field(default_factory=list, max_length=EXCLUDED_NODES_MAX)
+
+    def items(self) -> list[BatchItem]:
+        if (self.hint is None) == (self.requests is None):
+            raise InvalidRequest(
+                "a batch has either hint and count, or requests", [FieldError("hint", "both or none", "one of the two")]
+            )
+        if self.hint is not None:
+            return [BatchItem(hint=self.hint)] * (self.count or 1)
+        if self.count is not None:
+            raise InvalidRequest(
+                "count goes with hint", [FieldError("count", str(self.count), "nothing: requests are counted")]
+            )
+        return self.requests or []
+
+
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -126,6 +169,25 @@ IdempotencyKey = Annotated[
 async def schedule_sandbox(call: Call, body: ScheduleBody | None = None, idempotency_key: IdempotencyKey = None) -> Any:
     request, warnings = _schedule_request(call, body, idempotency_key)
     return decision_view(await call.services.placement.schedule(request)) | warnings
+
+
+@router.post("/v1/schedule/batch", response_model=BatchAnswer, summary="Place many sandboxes in one step")
+@reach(FOR_GATEWAYS)
+async def schedule_batch(call: Call, body: BatchBody, idempotency_key: IdempotencyKey = None) -> Any:
+    ttl_ms = None if body.reservation_ttl is None else duration_ms(body.reservation_ttl)
+    requests = tuple(
+        ScheduleRequest(
+            hint=item.hint.as_hint(),
+            lifecycle=Lifecycle(body.lifecycle),
+            reservation_ttl_ms=ttl_ms,
+            exclude_nodes=tuple(body.exclude_nodes),
+            caller=call.principal.name,
+            request_id=call.request_id,
+            sandbox_id=item.sandbox_id,
+        )
+        for item in body.items()
+    )
+    return batch_view(await call.services.placement.schedule_batch(BatchRequest(requests, body.all, idempotency_key)))
 
 
 @router.post(

@@ -1,0 +1,111 @@
+-- @include "include/keys"
+-- @include "include/reply"
+-- What belongs to a batch as a whole: reading it, undoing it, and telling it again.
+--   batch:<id>   hash: fingerprint, strategy, and `refused`, the creations that no node took: index;reason,count;… per line
+local batches = {}
+do
+  local RETENTION_MS, UNKEYED_MS = 3600000, 120000
+
+  -- Of each creation its id, sandbox id, request and what was given to draw by (ARGV[first] and on, see schedule_batch).
+  function batches.creations(first)
+    local forms, at = {}, first + 1
+    for number = 1, tonumber(ARGV[first]) do
+      local length = tonumber(ARGV[at])
+      forms[number] = read_request(at + 1, at + length)
+      at = at + length + 1
+    end
+    local creations = {}
+    for number = 1, tonumber(ARGV[at]) do
+      local form = forms[tonumber(ARGV[at + 3])]
+      creations[number] = { id = ARGV[at + 1], sandbox_id = ARGV[at + 2], request = form, entropy = form.entropy }
+      at = at + 3
+    end
+    return creations
+  end
+
+  -- A reservation that an earlier call wrote, into its creation. Nil: there is none, or no more.
+  local function read_earlier(creation)
+    local fields = redis.call('HGETALL', reservation_key(creation.id))
+    if not fields[1] then return nil end
+    creation.fields = fields
+    creation.earlier = as_table(fields)
+    return creation.earlier
+  end
+
+  -- What a batch has placed, as it is told.
+  local function placed_ones(creations)
+    local placed = {}
+    for index, creation in ipairs(creations) do
+      local told = creation.fields and as_table(creation.fields)
+      if told then
+        local endpoint = creation.endpoint or redis.call('HGET', node_key(told.node_id), 'endpoint') or ''
+        placed[#placed + 1] = { index - 1, told.node_id, endpoint, told.degraded or '0', creation.fields }
+      end
+    end
+    return placed
+  end
+
+  local function refused_ones(text)
+    local refused = {}
+    for line in string.gmatch(text, '[^\n]+') do
+      local entry = {}
+      for part in string.gmatch(line, '[^;,]+') do entry[#entry + 1] = part end
+      refused[#refused + 1] = entry
+    end
+    return refused
+  end
+
+  -- The reply of a batch that was decided before; second: whether it was another batch. Neither: it was not decided, or
+  -- stopped half-way, and then its creations say what is there already.
+  function batches.read(batch_id, fingerprint, creations)
+    local known = as_table_of(key('batch:' .. batch_id), 'fingerprint', 'strategy', 'refused')
+    if known.fingerprint and known.fingerprint ~= fingerprint then return nil, true end
+    for _, creation in ipairs(creations) do
+      local earlier = read_earlier(creation)
+      if earlier and earlier.fingerprint ~= fingerprint then return nil, true end
+    end
+    if not known.fingerprint then return nil end
+    return { 'decided', known.strategy, '1', placed_ones(creations), refused_ones(known.refused) }
+  end
+
+  -- Of a batch that its caller cannot repeat only refusals are kept, for an attempt whose reply was lost.
+  function batches.write(batch_id, creations, refused, terms, keyed)
+    if not keyed and not refused[1] then return { 'decided', terms.strategy, '0', placed_ones(creations), refused } end
+    local lines = {}
+    for index, entry in ipairs(refused) do lines[index] = table.concat(entry, ';') end
+    local name = key('batch:' .. batch_id)
+    redis.call('HSET', name, 'fingerprint', terms.fingerprint, 'strategy', terms.strategy, 'refused',
+      table.concat(lines, '\n'))
+    redis.call('PEXPIRE', name, integer(keyed and terms.ttl_ms + math.max(RETENTION_MS, terms.ttl_ms) or UNKEYED_MS))
+    return { 'decided', terms.strategy, '0', placed_ones(creations), refused }
+  end
+
+  -- Groups as they were before this batch: their text, or false.
+  local groups_before = {}
+
+  function batches.note_group(group_key)
+    if groups_before[group_key] == nil then
+      groups_before[group_key] = redis.call('HGET', key('groups'), group_key) or false
+    end
+  end
+
+  -- Gives back what the batch has held so far.
+  function batches.undo(held)
+    for _, capacity in ipairs(held) do
+      local row = capacity.row
+      row.pending_cpu = row.pending_cpu - capacity.cpu
+      row.pending_memory = row.pending_memory - capacity.memory
+      row.pending_count = row.pending_count - 1
+    end
+    save_rows()
+    for group_key, text in pairs(groups_before) do
+      if text then
+        redis.call('HSET', key('groups'), group_key, text)
+        redis.call('ZADD', key('groups:recent'), string.match(text, '^%d+'), group_key)
+      else
+        redis.call('HDEL', key('groups'), group_key)
+        redis.call('ZREM', key('groups:recent'), group_key)
+      end
+    end
+  end
+end

@@ -1,0 +1,132 @@
+-- schedule_batch.lua: chooses nodes for many creations and reserves on them – one atomic decision.
+-- Guarantee: each is placed as if it had been asked for after the one before it; with 'all' nothing is reserved unless
+--            every one fits; the same batch is decided once; no two placements see the same free capacity.
+-- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
+-- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
+-- ARGV[2]: batch_id  fixed by the caller before its first attempt
+-- ARGV[3]: fingerprint  of the batch; the same id with another fingerprint is a conflict
+-- ARGV[4]: mode  all: none unless every one fits | some: as many as fit
+-- ARGV[5]: keyed  '1': the caller may repeat the batch for as long as its reservations can be read
+-- ARGV[6]: lifecycle  explicit | heartbeat
+-- ARGV[7]: ttl_ms  of the reservations, '' for the ledger's default
+-- ARGV[8]: request_id  for the logs, may be ''
+-- ARGV[9]: caller  name of the API key
+-- ARGV[10]: forms_count  how many different requests follow
+-- ARGV[11..]: forms  each its length and its values (include/request); then the number of creations, and of each the
+--             reservation id, the sandbox id that the caller gives ('' when the node does), and which form it has
+-- Reply: {'decided', strategy, replayed (1|0), {{index, node_id, endpoint, degraded, {reservation fields}}, …},
+--        {{index, reason, count, …}, …}}: placed and refused ones, by index from 0
+--        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}: not all fit
+--        {'conflict'} | {'taken', index, {reservation fields} | {}}: the sandbox id is another's
+--        {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
+--        {'not_rebuilt', ms, of what}
+-- Errors: none
+-- Cost: O(creations * (classes + log nodes)), at most 256 creations
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/cursors"
+-- @include "include/settings"
+-- @include "include/request"
+-- @include "include/choose_ranked"
+-- @include "include/choose"
+-- @include "include/meet"
+-- @include "include/turns"
+-- @include "include/reserve"
+-- @include "include/batches"
+
+local settings, refused = read_settings()
+if refused then return refused end
+if settings.refresh_after then return { 'refresh' } end
+local cursors = read_cursors()
+local now = read_clock(ARGV[1], cursors.now, cursors.offset)
+if settings.gated_until_ms then
+  -- @include "include/rebuilding"
+  local gated = not_rebuilt(settings.gated_until_ms, now)
+  if gated then return gated end
+end
+local creations = batches.creations(10)
+do
+  local known, conflict = batches.read(ARGV[2], ARGV[3], creations)
+  if conflict then return { 'conflict' } end
+  if known then return known end
+end
+
+-- Whose a sandbox id is already, or nil.
+local function holder_of(sandbox_id)
+  -- @include "include/naming"
+  return holder_of_name(sandbox_id, now)
+end
+
+-- Names are the callers' to give, and checked before anything is decided.
+for index, creation in ipairs(creations) do
+  local holder = creation.sandbox_id ~= '' and not creation.earlier and holder_of(creation.sandbox_id)
+  if holder then return { 'taken', index - 1, holder } end
+end
+
+-- @include "include/backlog"
+local place
+do
+  -- Why the present creation cannot be decided by this call, or nil and what was decided.
+  local function decide(request)
+    -- @include "include/decide"
+    if not context.node_id and not swept and not context.too_large then return { 'overloaded', 'expiry' } end
+    return nil, context
+  end
+
+  -- The hold of one creation; or the reply that ends this call.
+  function place(creation, request)
+    local ended, context = decide(request)
+    if ended then return nil, ended end
+    local node_id = context.node_id
+    if not node_id then
+      -- @include "include/refusal"
+      local why = refusal(request, context)
+      count_refused(commonest_reason(why), now)
+      return nil, nil, why
+    end
+    local row, lost = meet(node_id, context)
+    if lost then return nil, lost end
+    turns.move(cursors, request, context, node_id)
+    if context.group and ARGV[4] == 'all' then batches.note_group(request.group_key) end
+    return hold(request, context, node_id, row)
+  end
+end
+
+local held, refusals, ended = {}, {}, nil
+for index, creation in ipairs(creations) do
+  if not creation.earlier then
+    local request = creation.request
+    request.entropy = (creation.entropy + index * 2654435761) % 4294967296
+    local capacity, stopped, why = place(creation, request)
+    if capacity then
+      capacity.creation, held[#held + 1] = creation, capacity
+    elseif stopped or ARGV[4] == 'all' then
+      ended = stopped or why
+      break
+    else
+      refusals[#refusals + 1] = { index - 1, unpack(why, 4) }
+    end
+  end
+end
+if ended and (ARGV[4] == 'all' or not held[1]) then
+  batches.undo(held)
+  if ended[1] == 'refused' then redis.call('HINCRBY', key('stats'), 'refusals', 1) end
+  return ended
+end
+
+-- Write. What is stopped half-way is decided anew, and keeps what it has reserved.
+turns.save(cursors, now)
+do
+  local terms = {
+    lifecycle = ARGV[6], request_id = ARGV[8], caller = ARGV[9], fingerprint = ARGV[3], now = now,
+    ttl_ms = ARGV[7] ~= '' and tonumber(ARGV[7]) or settings.placement_reservation_ttl_ms, strategy = settings.strategy,
+  }
+  for _, capacity in ipairs(held) do
+    terms.id, terms.sandbox_id = capacity.creation.id, capacity.creation.sandbox_id
+    capacity.creation.fields, capacity.creation.endpoint = write_reservation(terms, capacity), capacity.endpoint
+  end
+  tallies.flush()
+  if ended then return ended end
+  if refusals[1] then redis.call('HINCRBY', key('stats'), 'refusals', #refusals) end
+  return batches.write(ARGV[2], creations, refusals, terms, ARGV[5] == '1')
+end

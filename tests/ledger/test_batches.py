@@ -1,0 +1,139 @@
+"""Batches: many creations decided in one step, each as if it had been asked for after the one before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.domain.limits import MIB
+from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.reservation import ReservationState
+from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings
+from scheduler.errors import Conflict, NoNodes
+from scheduler.ledger.ledger import Ledger
+from tests.conftest import OpenLedger
+from tests.support.clock import VirtualClock
+from tests.support.recount import assert_ledger_is_sound
+
+
+async def fleet(ledger: Ledger, *cpus: int) -> None:
+    names = [f"node-{number}" for number in range(len(cpus))]
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}:8000") for name in names], ())
+    for name, cpu_count in zip(names, cpus, strict=True):
+        snapshot = NodeSnapshot(NodeStatus.READY, cpu_count, 64 * 1024 * MIB)
+        await ledger.nodes.heartbeat(Heartbeat(name, "instance", snapshot=snapshot))
+
+
+def creation(cpu_count: int = 1, image: str = "", sandbox_id: str | None = None) -> ScheduleRequest:
+    hint = Hint(HintKind.COLD_SANDBOX, cpu_count, 512, images=(image,) if image else ())
+    return ScheduleRequest(hint=hint, sandbox_id=sandbox_id)
+
+
+def batch(*requests: ScheduleRequest, all_or_none: bool = False, key: str | None = None) -> BatchRequest:
+    return BatchRequest(requests, all_or_none, key)
+
+
+async def pending(ledger: Ledger) -> dict[str, tuple[int, int]]:
+    return {node.node_id: (node.pending.cpu_count, node.pending.sandbox_count) for node in await ledger.nodes.list()}
+
+
+async def open_groups(ledger: Ledger) -> list[tuple[str, str, int]]:
+    _, groups, _ = await ledger.groups.list()
+    return [(group.key, group.node_id, group.sandbox_count) for group in groups]
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_each_creation_sees_what_the_ones_before_it_hold(ledger: Ledger) -> None:
+    await fleet(ledger, 8, 4)
+    decision = await ledger.placements.schedule_batch(batch(*[creation()] * 14))
+    assert [placed.index for placed in decision.placed] == list(range(12))
+    assert await pending(ledger) == {"node-0": (8, 8), "node-1": (4, 4)}
+    assert [(refused.index, refused.reasons) for refused in decision.refused] == [
+        (12, {"insufficient_cpu": 2}),
+        (13, {"insufficient_cpu": 2}),
+    ]
+    assert (decision.strategy, decision.replayed) == (Strategy.LEAST_LOADED, False)
+    for placed in decision.placed:
+        read = await ledger.reservations.get(placed.reservation.reservation_id)
+        assert (read.node_id, read.state) == (placed.node.node_id, ReservationState.PENDING)
+    await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_batch_chooses_what_single_calls_would(open_ledger_on: OpenLedger, strategy: Strategy) -> None:
+    requests = [creation(1 + number % 3, f"image-{number % 2}") for number in range(12)]
+    settings = LedgerSettings(strategy=strategy, groups=GroupSettings(max_sandbox_count=3))
+    one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    for each in (one, other):
+        each.runner.entropy = lambda: 7
+        await fleet(each, 16, 8, 8)
+    together = await one.placements.schedule_batch(batch(*requests))
+    singly = [await other.placements.schedule(request) for request in requests]
+    assert len(together.placed) == 12
+    if strategy is not Strategy.RANDOM:
+        assert [placed.node.node_id for placed in together.placed] == [each.node.node_id for each in singly]
+        assert await pending(one) == await pending(other)
+        assert await open_groups(one) == await open_groups(other)
+    else:
+        assert len({placed.node.node_id for placed in together.placed}) > 1
+    await assert_ledger_is_sound(one)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.LEAST_LOADED, Strategy.GROUPED_ROUND_ROBIN])
+async def test_all_or_none_reserves_nothing_unless_every_one_fits(
+    open_ledger_on: OpenLedger, strategy: Strategy
+) -> None:
+    ledger = await open_ledger_on(LedgerSettings(strategy=strategy, admission=Admission.ALWAYS))
+    await fleet(ledger, 4, 4)
+    await ledger.placements.schedule(creation(1, "a"))
+    before = await pending(ledger), await open_groups(ledger)
+    with pytest.raises(NoNodes) as refused:
+        await ledger.placements.schedule_batch(batch(*[creation(1, "a")] * 8, all_or_none=True, key="k"))
+    assert refused.value.reasons == {"insufficient_cpu": 2}
+    assert (await pending(ledger), await open_groups(ledger)) == before
+    await assert_ledger_is_sound(ledger)
+    decision = await ledger.placements.schedule_batch(batch(*[creation(1, "a")] * 7, all_or_none=True, key="k"))
+    assert len(decision.placed) == 7
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_a_repeated_batch_is_told_again_with_what_became_of_it(ledger: Ledger, clock: VirtualClock) -> None:
+    await fleet(ledger, 2, 2)
+    asked = batch(*[creation()] * 6, key="once")
+    first = await ledger.placements.schedule_batch(asked)
+    await ledger.reservations.confirm(first.placed[0].reservation.reservation_id, "sandbox")
+    await ledger.reservations.cancel(first.placed[1].reservation.reservation_id, "")
+    again = await ledger.placements.schedule_batch(asked)
+    assert again.replayed
+    assert [placed.node for placed in again.placed] == [placed.node for placed in first.placed]
+    states = [placed.reservation.state for placed in again.placed]
+    assert states == [ReservationState.CONFIRMED, ReservationState.CANCELLED] + [ReservationState.PENDING] * 2
+    assert again.refused == first.refused, "room that came since is not used by a repeated call"
+    with pytest.raises(Conflict):
+        await ledger.placements.schedule_batch(batch(*[creation()] * 5, key="once"))
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_what_was_stopped_half_way_is_decided_anew_and_keeps_what_it_has(ledger: Ledger) -> None:
+    await fleet(ledger, 4)
+    asked = batch(*[creation()] * 4, key="stopped")
+    first = await ledger.placements.schedule_batch(asked)
+    [record] = await ledger.runner.client.command("KEYS", "*:batch:*")
+    await ledger.runner.client.command("DEL", record)
+    again = await ledger.placements.schedule_batch(asked)
+    assert [each.reservation.reservation_id for each in again.placed] == [
+        each.reservation.reservation_id for each in first.placed
+    ]
+    assert await pending(ledger) == {"node-0": (4, 4)}
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_a_sandbox_id_that_is_anothers_stops_the_whole_batch(ledger: Ledger) -> None:
+    await fleet(ledger, 8)
+    await ledger.placements.schedule(creation(sandbox_id="mine"))
+    with pytest.raises(Conflict):
+        await ledger.placements.schedule_batch(batch(creation(), creation(sandbox_id="mine")))
+    assert await pending(ledger) == {"node-0": (1, 1)}
+    decision = await ledger.placements.schedule_batch(batch(creation(sandbox_id="a"), creation(sandbox_id="b")))
+    assert [placed.reservation.sandbox_id for placed in decision.placed] == ["a", "b"]
+    await assert_ledger_is_sound(ledger)
