@@ -10,8 +10,8 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 TESTED := $(shell sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# Test processes side by side, one more than two cores since many tests wait; 0 runs all in one, which a debugger wants.
-WORKERS ?= 3
+# Test processes side by side, two more than two cores since many tests wait; 0 runs all in one, which a debugger wants.
+WORKERS ?= 4
 PARALLEL := -n $(WORKERS) --dist worksteal
 # What was compiled is kept, whatever the shell says: each test process and replica would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE

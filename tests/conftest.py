@@ -20,7 +20,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from scheduler.domain.settings import LedgerSettings
-from tests.support.backends import Backend, put_settings
+from tests.support.backends import PATIENCE, Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.servers import RedisServer
 from tests.support.watchdog import watch
@@ -131,8 +131,8 @@ async def open_ledger_on(backend: Backend, clock: VirtualClock) -> AsyncIterator
 
 @pytest.fixture
 async def ledger(open_ledger_on: OpenLedger, ledger_settings: LedgerSettings) -> Ledger:
-    """A ledger with settings, on the virtual clock."""
-    return await open_ledger_on(ledger_settings)
+    """A ledger with settings, on the virtual clock; patient, since no test of it is about how long a call takes."""
+    return await open_ledger_on(ledger_settings, **PATIENCE)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from scheduler.domain.settings import (
     Limits,
     NodeResourceLimit,
 )
-from tests.support.backends import Backend, put_settings
+from tests.support.backends import PATIENCE, Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.relay import Relay
 
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from scheduler.ledger.ledger import Ledger
     from scheduler.service import Services
 
-# How long a call waits for a store that a case took away, and for one that is there: two hundred calls at once, on a
-# machine that does other things as well, are to be answered and not timed.
+# How long a call waits for a store that a case took away.
 IMPATIENT_MS = 300
-PATIENT_MS = 60_000
 
 # Cases of these areas need an option that is off unless an operator turns it on.
 AREA_SETTINGS: Mapping[str, Mapping[str, Any]] = {"locality_extension": {"locality_enabled": True}}
@@ -102,7 +100,7 @@ class StoreSwitch:
             self._backend.fake_server.connected = False
 
     def up(self) -> None:
-        self._be_patient(PATIENT_MS)
+        self._be_patient(PATIENCE["operation_timeout_ms"])
         if self._relay:
             self._relay.up()
         elif self._backend.fake_server:
@@ -137,8 +135,7 @@ class World:
         clock = VirtualClock()
         switch = StoreSwitch(backend) if with_switch else None
         redis_addr = await switch.start() if switch else None
-        timeouts = {"operation_timeout_ms": PATIENT_MS, "attempt_timeout_ms": PATIENT_MS}
-        ledger = await backend.open(clock=clock, redis_addr=redis_addr, **timeouts)
+        ledger = await backend.open(clock=clock, redis_addr=redis_addr, **PATIENCE)
         if switch:
             switch.ledger = ledger
         await put_settings(ledger, settings)

@@ -49,11 +49,11 @@ async def test_the_replay_of_pull_request_27_gives_its_figures(redis_addr: str) 
 
 
 async def test_on_the_bundled_trace_least_loaded_stays_within_capacity_and_grouped_finds_warm_nodes(
-    redis_addr: str,
+    real_server: RedisServer,
 ) -> None:
     whole = read_trace(BUNDLED_NODES, BUNDLED_REQUESTS)
     trace = Trace(whole.nodes, whole.requests[:REQUESTS])
-    results = await judged(trace, EVERY, Setup(redis_addr, GROUPS_OF_TEN))
+    results = await judged(trace, EVERY, Setup(real_server.address, GROUPS_OF_TEN))
     least, grouped, rotating = (results[name] for name in ("least_loaded", "grouped_round_robin", "round_robin"))
     assert least.peak_pressure <= 1.0
     assert least.placed + sum(least.refused.values()) == REQUESTS
@@ -67,7 +67,7 @@ async def test_on_the_bundled_trace_least_loaded_stays_within_capacity_and_group
 
 async def test_a_replay_is_the_same_run_again_random_strategy_included() -> None:
     trace = read_trace(BUNDLED_NODES, BUNDLED_REQUESTS)
-    short = Trace(trace.nodes, trace.requests[:60])
+    short = Trace(trace.nodes, trace.requests[:30])
     setup = Setup("embedded", GROUPS_OF_TEN, seed=11)
     assert await judged(short, EVERY, setup) == await judged(short, EVERY, setup)
     other = await judged(short, (Strategy.RANDOM,), Setup("embedded", seed=12))

@@ -24,6 +24,7 @@ from tests.lifecycle.cluster import address
 from tests.support.backends import put_settings
 from tests.support.servers import RedisServer
 
+FLEET = 1_000
 LARGEST_ROSTER = 110_000  # what fits one heartbeat of 4 MiB
 # Work is counted here, not time: however busy the machine is, every call comes to its end.
 PATIENT = StoreOptions(operation_timeout_ms=100_000, attempt_timeout_ms=100_000)
@@ -109,11 +110,11 @@ async def test_an_unchanged_roster_costs_the_same_whatever_its_size(ledger: Ledg
 @pytest.mark.slow
 async def test_every_node_of_a_large_fleet_costs_what_one_costs(ledger: Ledger, real_server: RedisServer) -> None:
     one = await cost_of_unchanged(ledger, real_server, 1, roster_of(50))
-    fleet = await cost_of_unchanged(ledger, real_server, 2_000, roster_of(50))
-    print(fleet.total / 2_000, "commands for one unchanged report of a fleet of 2,000")
-    assert fleet.scripts == 2_000
+    fleet = await cost_of_unchanged(ledger, real_server, FLEET, roster_of(50))
+    print(fleet.total / FLEET, f"commands for one unchanged report of a fleet of {FLEET:,}")
+    assert fleet.scripts == FLEET
     # One report in sixteen also looks whether its node stands where it should in the index, in three commands.
-    assert 0 <= fleet.total - 2_000 * one.total <= 3 * 2_000 / 12
+    assert 0 <= fleet.total - FLEET * one.total <= 3 * FLEET / 12
 
 
 async def test_open_reservations_are_what_an_unchanged_report_pays_for(

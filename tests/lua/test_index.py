@@ -30,7 +30,7 @@ from scheduler.errors import NoNodes
 from scheduler.lab.calls import CallRecorder
 from scheduler.ledger.ledger import Ledger
 from tests.support import index_oracle as oracle
-from tests.support.backends import Backend, put_settings
+from tests.support.backends import PATIENCE, Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.index_oracle import Demand, Row
 from tests.support.recount import assert_ledger_is_sound
@@ -39,8 +39,6 @@ from tests.support.servers import RedisServer
 GIB = 1024 * MIB
 REPORT_TTL_MS = 30_000
 STEPS = 40
-# On a crowded machine a server may be slow to answer; that is not what is judged here.
-PATIENCE: dict[str, Any] = {"operation_timeout_ms": 60_000, "attempt_timeout_ms": 30_000}
 NOTHING_LIMITS = NodeResourceLimit()
 LIMITS = (
     NodeResourceLimit(max_sandbox_count=6),

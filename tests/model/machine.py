@@ -23,15 +23,13 @@ from scheduler.domain.placement import Decision, ScheduleRequest, Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.ledger.ledger import Ledger
-from tests.support.backends import Backend, put_settings
+from tests.support.backends import PATIENCE, Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.model import Conflicting, LifecycleModel, ModelReservation, Refusal, Told, Totals
 from tests.support.model.ranking import Request, dimensions
 from tests.support.recount import assert_ledger_is_sound
 
 KNOWN_TEMPLATE = Template("known", cpu_count=2, memory_mb=1024)
-# On a crowded machine a server may be slow to answer; that is not what is judged here.
-PATIENCE: dict[str, Any] = {"operation_timeout_ms": 60_000, "attempt_timeout_ms": 30_000}
 SHRINKING_PLAYS = 300
 _domains = itertools.count()
 
