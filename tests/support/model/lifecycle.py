@@ -108,7 +108,10 @@ class LifecycleModel(AvoidingModel):
         kept = confirmed.reservation(reservation.name)
         # What counters had told of it is counted anew once it was open again.
         confirmed = confirmed.put(kept._replace(left=None if not before.reservation(kept.name).open else kept.left))
-        self.put(node_id, confirmed._replace(records=before.records) if ended else confirmed)
+        if ended:  # nothing is bound, and the name its caller gave is used up
+            kept_records = tuple(r for r in before.records if not (r.named and r.sandbox == sandbox_id))
+            confirmed = confirmed._replace(records=kept_records)
+        self.put(node_id, confirmed)
         if misnamed and not reservation.open:
             self.ended(reservation)  # it was open again in between, under its true name
         self.end_listed_or_deleted(reservation)
