@@ -155,6 +155,9 @@ class AccountingModel(Model):
         returning = node_id not in self.nodes
         gone = self.given_up(node_id)
         super().set_node(address, lingering)
+        for sandbox_id in list(self.deletes.get(node_id, ())) if gone else ():
+            if self.is_bound(sandbox_id, node_id):
+                self.unbind(sandbox_id)
         if returning:
             ledger = self._unobserved(self.ledger(node_id))
             if gone:
