@@ -110,7 +110,12 @@ def new(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> N
 def hash_given(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> None:
     """Write the entry for a key that already exists, read from a prompt without echo."""
     _entry(name, role, "", node_id)
-    key = typer.prompt("key", hide_input=True, err=True)
+    try:
+        key = typer.prompt("key", hide_input=True, err=True)
+    except typer.Abort as aborted:
+        if isinstance(aborted.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None  # ends as every command does
+        raise
     if not _KEY.fullmatch(key):
         # What can be guessed would need a slow hash; keys that cannot are long and random.
         raise typer.BadParameter("a key has 32 to 256 characters of A-Z, a-z, 0-9, dot, underscore, tilde and dash")

@@ -89,7 +89,8 @@ def api_key(file: Path | None) -> str | None:
         try:
             key = file.read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"cannot read the key in {file}: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigurationError(f"the key in {file} cannot be read: {reason}") from error
     if not _KEY.fullmatch(key):
         raise ConfigurationError(f"{place} must hold one API key, of visible ASCII characters, and nothing else")
     return key

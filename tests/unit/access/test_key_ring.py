@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from scheduler.access import KeyRing, Principal, Role, generate_key, hash_key
 from scheduler.access.cli import keys_app
+from scheduler.cli import main
 from scheduler.errors import ConfigurationError
 
 
@@ -196,6 +197,16 @@ def test_keys_that_are_added_to_a_file_open_the_door_and_are_nobody_elses_to_rea
     assert path.stat().st_mode & 0o777 == 0o640, "whoever could read it still can"
     assert [each.name for each in tmp_path.iterdir()] == [file]
     assert first.stdout.strip() not in path.read_text("utf-8")
+
+
+def test_an_interrupt_at_the_prompt_ends_as_every_command_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("getpass.getpass", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["keys", "hash", "ops"])
+    assert ended.value.code == 130
 
 
 def test_a_key_is_saved_for_its_owner_alone_and_over_nothing(tmp_path: Path) -> None:
