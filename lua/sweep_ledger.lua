@@ -31,17 +31,6 @@ local function forget_bindings(node_id)
   return listed + 1
 end
 
--- Some of the nodes that were silent for so long that a self-registered one leaves the list; others are to
--- be seen another second, for a discovered node stays silent for as long as it is listed.
-local function absent_nodes()
-  local ABSENT_SLICE, SELF_REGISTERED_MS = 16, 24 * 3600 * 1000
-  local long_ago = integer(now - SELF_REGISTERED_MS)
-  local pages = math.ceil(redis.call('ZCOUNT', key('silent'), '-inf', long_ago) / ABSENT_SLICE)
-  if pages == 0 then return {} end
-  local first = ABSENT_SLICE * (math.floor(now / 1000) % pages)
-  return redis.call('ZRANGEBYSCORE', key('silent'), '-inf', long_ago, 'LIMIT', first, ABSENT_SLICE)
-end
-
 -- Bindings that no roster has listed for as long as they may live; how many.
 local function forget_outlived()
   local outlived = redis.call('ZRANGEBYSCORE', key('assigned'), '-inf', integer(now - settings.binding_ttl_ms),
@@ -58,14 +47,28 @@ local function forget_outlived()
   return #outlived
 end
 
--- Self-registered nodes that were silent for too long; how many.
-local function take_off_absent()
-  local absent = {}
-  for _, node_id in ipairs(absent_nodes()) do
-    if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then absent[#absent + 1] = node_id end
+local take_off_absent
+do
+  -- Some of the nodes that were silent for so long that a self-registered one leaves the list; others are to
+  -- be seen another second, for a discovered node stays silent for as long as it is listed.
+  local function absent_nodes()
+    local ABSENT_SLICE, SELF_REGISTERED_MS = 16, 24 * 3600 * 1000
+    local long_ago = integer(now - SELF_REGISTERED_MS)
+    local pages = math.ceil(redis.call('ZCOUNT', key('silent'), '-inf', long_ago) / ABSENT_SLICE)
+    if pages == 0 then return {} end
+    local first = ABSENT_SLICE * (math.floor(now / 1000) % pages)
+    return redis.call('ZRANGEBYSCORE', key('silent'), '-inf', long_ago, 'LIMIT', first, ABSENT_SLICE)
   end
-  delist_nodes(absent, now, settings)
-  return #absent
+
+  -- Self-registered nodes that were silent for too long; how many.
+  function take_off_absent()
+    local absent = {}
+    for _, node_id in ipairs(absent_nodes()) do
+      if redis.call('HGET', node_key(node_id), 'self_registered') == '1' then absent[#absent + 1] = node_id end
+    end
+    delist_nodes(absent, now, settings)
+    return #absent
+  end
 end
 
 local silenced, expired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms), expire_due(now, SLICE)

@@ -7,37 +7,40 @@ local REMOVED_SLICE = 256
 -- The settings that bound creations on a node that has not reported, read once for all that are listed.
 local list_bounds
 
--- What a node told before it was given up counts no more, so a delete is believed now, while its roster is not: what it
--- lists when it is back is there, whatever was told. Returns how many.
-local function forget_deleted(node_id, now)
-  local deleted = redis.call('ZRANGE', node_key(node_id, 'deleted'), 0, REMOVED_SLICE - 1)
-  if not deleted[1] then return 0 end
-  -- @include "include/bindings"
-  unbind(node_id, deleted, now)
-  return #deleted
-end
-
 -- Promises on a node that left discovery and did not come back in time, one slice of them.
 -- Returns how many; fewer than a slice means that none is left.
-local function release_removed(node_id, now)
-  local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, REMOVED_SLICE - 1)
-  for _, id in ipairs(ids) do
-    local reservation = read_reservation(id)
-    if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') then
-      end_when_due(reservation, now)
-    else
-      redis.call('ZREM', node_key(node_id, 'reservations'), id)
+local release_removed
+do
+  -- What a node told before it was given up counts no more, so a delete is believed now, while its roster is not: what
+  -- it lists when it is back is there, whatever was told. Returns how many.
+  local function forget_deleted(node_id, now)
+    local deleted = redis.call('ZRANGE', node_key(node_id, 'deleted'), 0, REMOVED_SLICE - 1)
+    if not deleted[1] then return 0 end
+    -- @include "include/bindings"
+    unbind(node_id, deleted, now)
+    return #deleted
+  end
+
+  function release_removed(node_id, now)
+    local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, REMOVED_SLICE - 1)
+    for _, id in ipairs(ids) do
+      local reservation = read_reservation(id)
+      if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') then
+        end_when_due(reservation, now)
+      else
+        redis.call('ZREM', node_key(node_id, 'reservations'), id)
+      end
     end
+    local deleted = forget_deleted(node_id, now)
+    if #ids < REMOVED_SLICE and deleted < REMOVED_SLICE then
+      redis.call('ZREM', key('removed'), node_id)
+      for _, sandbox_id in ipairs(redis.call('HKEYS', node_key(node_id, 'claims'))) do drop_claim(node_id, sandbox_id) end
+      redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'), node_key(node_id, 'doubts'))
+      local account = account_of(node_id)
+      for _, name in ipairs(account and RECENT or {}) do account[name] = 0 end
+    end
+    return math.max(#ids, deleted)
   end
-  local deleted = forget_deleted(node_id, now)
-  if #ids < REMOVED_SLICE and deleted < REMOVED_SLICE then
-    redis.call('ZREM', key('removed'), node_id)
-    for _, sandbox_id in ipairs(redis.call('HKEYS', node_key(node_id, 'claims'))) do drop_claim(node_id, sandbox_id) end
-    redis.call('DEL', node_key(node_id, 'acknowledged'), node_key(node_id, 'explained'), node_key(node_id, 'doubts'))
-    local account = account_of(node_id)
-    for _, name in ipairs(account and RECENT or {}) do account[name] = 0 end
-  end
-  return math.max(#ids, deleted)
 end
 
 -- A node that comes back too late comes back without what was promised on it, however far the
