@@ -159,7 +159,9 @@ _LEDGER = (
         "One ledger; replicas of one domain serve one cluster.", "--domain"),
     Key("settings.revision", integer(0, SAFE_INTEGER_MAX), "ledger.revision",
         "When replicas are configured differently, the higher revision wins."),
-    Key("store.pool_size", integer(1, 10_000), "store.pool_size", "Connections to the ledger, at most."),
+    Key("store.pool_size", integer(1, 10_000), "store.pool_size",
+        "Connections to the ledger, at most, beside the one that scripts share: for plain commands and durable "
+        "writes."),
     Key("store.connect_timeout", duration(), "store.connect_timeout_ms", "How long a connection may take."),
     Key("store.operation_timeout", duration(), "store.operation_timeout_ms",
         "How long one operation may take, its retries and the wait for a connection included."),

@@ -4,7 +4,8 @@ The only package that imports redis.
 
 address.py options.py password.py   where the server is and how to log in
 topology.py server.py guard.py      finds the server of a domain, and rejects calls that reach another process
-client.py exchange.py budget.py     one client per address: attempts, retries and time limits of a call
+servers.py shared.py exchange.py    the connections to each server: one that calls share, and a pool
+client.py attempts.py budget.py     one client per address: attempts, retries and time limits of a call
 errors.py permissions.py            translates errors; checks that the ACL allows what scripts need
 embedded.py                         the same ledger inside this process, for a first run and for tests
 scripts.py contract.py keys.py      loads lua/*.lua, resolves @include, reads the headers; names of all keys

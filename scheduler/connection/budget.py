@@ -31,6 +31,10 @@ class Budget:
     def over(self) -> bool:
         return self.left_seconds <= 0
 
+    def ends_in(self, milliseconds: float) -> float:
+        """The time `milliseconds` from now, or the end of the budget if that is nearer."""
+        return min(self.ends_at, self._clock() + milliseconds / 1000)
+
     def in_ms(self, milliseconds: float) -> float:
         """The time `milliseconds` from now, on the clock of `ends_at`."""
         return self._clock() + milliseconds / 1000

@@ -3,32 +3,34 @@
 Every call has one time budget: waiting for a connection, connecting, attempts and pauses all count. Attempts are
 repeated after faults that pass by themselves (a failover, a restart, a dropped connection), which is safe because
 every script is idempotent by ids that its caller chose. Replies are RESP2: bytes, integers, lists and None.
-Cancelling a call closes its connection, and the task always ends with CancelledError.
+
+Scripts share one connection (shared.py); commands, durable writes and calls that are made once use a pool of
+connections, each of which carries one call at a time. A task that is cancelled during a call always ends with
+CancelledError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import NoScriptError, RedisError
 
 from scheduler.cancellation import heed_cancellation
 from scheduler.connection import server
 from scheduler.connection.address import Address, Scheme, parse_address, redact
+from scheduler.connection.attempts import Attempts, Call, Met, ScriptUnknown, StoreStatistics
 from scheduler.connection.budget import Budget
 from scheduler.connection.errors import TooFewReplicas, judge
-from scheduler.connection.exchange import Argument, Command, connection_of, give_back, replies_to, wait_for_replicas
+from scheduler.connection.exchange import Argument, Command
 from scheduler.connection.guard import ServerGuard, UnverifiedServer
 from scheduler.connection.keys import Keys
 from scheduler.connection.options import StoreOptions
 from scheduler.connection.permissions import PROOF, prove_commands
-from scheduler.connection.scripts import Script, ScriptLibrary
+from scheduler.connection.scripts import ScriptLibrary
 from scheduler.connection.topology import Topology, open_topology
 from scheduler.errors import CommandsWithheld, Overloaded, SchedulerError, StoreUnavailable, WritesRefused
 
@@ -36,20 +38,6 @@ __all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connec
 
 AGAIN = b"again"
 _BACKLOG = "a backlog is being processed; ask again"
-
-
-@dataclass(slots=True)
-class StoreStatistics:
-    """Counts since the client was created, for the metrics."""
-
-    attempts: int = 0
-    retries: int = 0
-    scripts_reloaded: int = 0
-    relocations: int = 0
-    backlog_slices: int = 0
-    failures: int = 0
-    connections_in_use: int = 0
-    waiting_for_connection: int = 0
 
 
 async def connect(
@@ -96,7 +84,7 @@ class StoreClient:
         self.guard = ServerGuard()
         self.reader: StoreClient = self
         self._topology: Topology = open_topology(address, options, self.guard)
-        self._slots = asyncio.Semaphore(options.pool_size)
+        self._attempts = Attempts(options, self._topology, self.guard, self.statistics)
         # The last refusals of the server. While `withheld` is set, no script runs before its commands are allowed.
         self.withheld: CommandsWithheld | None = None
         self.writes_refused: WritesRefused | None = None
@@ -128,25 +116,28 @@ class StoreClient:
         settings_key: str,
         durable: bool = False,
         retry: bool = True,
+        alone: bool = False,
     ) -> list[Any]:
         """Run one script and return its reply, status word first.
 
         The reply `again` means that the script processed one slice of a backlog: it is called again until it answers
         or the budget is used up, then Overloaded is raised. `durable` waits for `wait_replicas` replicas on the same
         connection and raises StoreUnavailable when too few confirm in time; the write stands then, and the same call
-        may be repeated. `retry=False` makes one attempt, for calls that are not idempotent."""
+        may be repeated. `retry=False` makes one attempt, for calls that are not idempotent. `alone`: on a connection
+        of its own, so that no other call's reply is waited for, and this one's delays no other."""
         if self.withheld is not None and script_name != PROOF:
             await self.prove_commands(settings_key)
         script = self.scripts.get(script_name)
         if self.home_key is None:
             self.home_key = settings_key
         budget = Budget(self.options.operation_timeout_ms)
-        call = _Call(
+        call = Call(
             commands=(("EVALSHA", script.sha, 1, settings_key, *args),),
             key=settings_key,
             script=script,
             wait_replicas=self.options.wait_replicas if durable and not self.embedded else 0,
             retry=retry,
+            alone=alone,
         )
         slices = 0
         while True:
@@ -166,7 +157,7 @@ class StoreClient:
             if budget.over:
                 raise Overloaded(_BACKLOG)
 
-    async def _run_once(self, call: _Call, budget: Budget) -> Any:
+    async def _run_once(self, call: Call, budget: Budget) -> Any:
         sent, forgotten = call, 0
         forgetful = StoreUnavailable("the ledger keeps forgetting scripts; ask again").at(str(self.address))
         while True:
@@ -177,7 +168,7 @@ class StoreClient:
                     # The ledger answered every time; only the last attempt was cut short.
                     raise forgetful from unavailable
                 raise
-            except _ScriptUnknown as unknown:
+            except ScriptUnknown as unknown:
                 # Flushed again between loading and calling: a restart, or a SCRIPT FLUSH.
                 if forgotten and not await budget.pause():
                     raise forgetful from unknown
@@ -199,11 +190,11 @@ class StoreClient:
             return []
         budget = Budget(self.options.operation_timeout_ms)
         key = next((str(arg) for command in commands for arg in command[1:] if _is_ledger_key(arg)), self.home_key)
-        return await self._attempt(_Call(tuple(commands), key, retry=retry), budget)
+        return await self._attempt(Call(tuple(commands), key, retry=retry), budget)
 
     async def ping(self) -> None:
         """Returns when the server answered; one attempt, within the connect timeout."""
-        await self._attempt(_Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms))
+        await self._attempt(Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms))
 
     async def info(self, section: str = "server") -> dict[str, str]:
         """One section of INFO; empty on the embedded ledger, which has none."""
@@ -256,20 +247,19 @@ class StoreClient:
 
     # -- attempts ---------------------------------------------------------------------------------------------
 
-    async def _attempt(self, call: _Call, budget: Budget) -> list[Any]:
+    async def _attempt(self, call: Call, budget: Budget) -> list[Any]:
         """Repeat the exchange until it succeeds, cannot succeed, or the budget is used up."""
         where = str(self.address)
         shown: SchedulerError | None = None
         detail = 0
         patient_until: float | None = None
         while True:
-            met = _Met()
+            met = Met()
             try:
-                with heed_cancellation():
-                    return await self._exchange(call, budget, met)
+                return await self._attempts.make(call, budget, met)
             except NoScriptError as error:
                 if call.script is not None:
-                    raise _ScriptUnknown(call.script) from error
+                    raise ScriptUnknown(call.script) from error
                 failure: Exception = error
             except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
                 failure = error
@@ -279,7 +269,7 @@ class StoreClient:
                 verdict = verdict.of_written(call.wait_replicas)
             if verdict.relocate:
                 with heed_cancellation():
-                    self.statistics.relocations += await self._topology.relocate(call.key, failure, met.pool)
+                    self.statistics.relocations += await self._topology.relocate(call.key, failure, met.server)
             # An earlier attempt's error may say more than the timeout of the last, shortened one.
             if not verdict.retry or shown is None or met.detail_of(failure) >= detail:
                 shown, detail = verdict.error, met.detail_of(failure)
@@ -291,88 +281,6 @@ class StoreClient:
                 self.statistics.failures += 1
                 raise shown from failure
             self.statistics.retries += 1
-
-    async def _exchange(self, call: _Call, budget: Budget, met: _Met) -> list[Any]:
-        """One attempt: a connection, all commands in one write, all replies, then the wait for replicas."""
-        async with self._turn(budget):
-            self.statistics.attempts += 1
-            seconds = budget.left_seconds
-            if call.retry:
-                seconds = min(seconds, self.options.attempt_timeout_ms / 1000)
-            async with asyncio.timeout(seconds) as limit:
-                pool = met.pool = await self._topology.pool_for(call.key)
-                connection = await connection_of(pool)
-                try:
-                    await self._check(connection)
-                    replies = await replies_to(connection, call.commands)
-                    if call.wait_replicas and call.key:
-                        met.written = True
-                        await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
-                finally:
-                    await give_back(pool, connection)
-        return replies
-
-    async def _check(self, connection: AbstractConnection) -> None:
-        """Raises UnverifiedServer, and closes the connection, so that its next use asks the server's identity again:
-        a promoted replica keeps its connections and changes its replication history."""
-        try:
-            self.guard.check(connection)
-        except UnverifiedServer:
-            await connection.disconnect(nowait=True)
-            raise
-
-    @asynccontextmanager
-    async def _turn(self, budget: Budget) -> AsyncIterator[None]:
-        """One of `pool_size` slots; waiting for it counts against the budget."""
-        self.statistics.waiting_for_connection += 1
-        try:
-            async with asyncio.timeout(budget.left_seconds):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"all {self.options.pool_size} connections to the ledger stayed busy; ask again"
-            ) from None
-        finally:
-            self.statistics.waiting_for_connection -= 1
-        self.statistics.connections_in_use += 1
-        try:
-            yield
-        finally:
-            self.statistics.connections_in_use -= 1
-            self._slots.release()
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What one attempt sends. `key` selects the server in a cluster; `script` is named in errors."""
-
-    commands: tuple[Command, ...]
-    key: str | None
-    script: Script | None = None
-    wait_replicas: int = 0
-    retry: bool = True
-
-
-@dataclass(slots=True)
-class _Met:
-    """What an attempt met: the pool of its connection (None before it had one), and whether the write was answered."""
-
-    pool: ConnectionPool | None = None
-    written: bool = False
-
-    def detail_of(self, failure: Exception) -> int:
-        """How much a failure says about the outcome of the call; a missing answer says least."""
-        if isinstance(failure, TooFewReplicas):
-            return 3
-        return 2 if self.written else int(not isinstance(failure, TimeoutError))
-
-
-class _ScriptUnknown(Exception):
-    """The server does not know the script: not loaded yet, or flushed."""
-
-    def __init__(self, script: Script) -> None:
-        super().__init__(script.name)
-        self.script = script
 
 
 def _is_ledger_key(argument: Argument) -> bool:

@@ -21,6 +21,12 @@ from scheduler.connection.server import ServerIdentity, parse_info
 _verifying: ContextVar[bool] = ContextVar("verifying_a_server", default=False)
 
 
+def server_of(connection: AbstractConnection) -> ServerIdentity | None:
+    """The process the connection leads to, if it was asked when it was opened."""
+    server: ServerIdentity | None = getattr(connection, "server", None)
+    return server
+
+
 class UnverifiedServer(Exception):
     """The connection leads to another server process than the accepted one."""
 
@@ -56,13 +62,23 @@ class ServerGuard:
             try:
                 info |= parse_info(await connection.read_response())
             except NoPermissionError:
-                return  # a replica needs INFO to accept a server, and reports the missing permission there
-        connection.server = ServerIdentity.of(info)  # type: ignore[attr-defined]  # read by `check` alone
+                # A replica needs INFO to accept a server, and reports the missing permission there.
+                info = {}
+                break
+        connection.server = ServerIdentity.of(info)  # type: ignore[attr-defined]  # read by `server_of` alone
 
-    def check(self, connection: AbstractConnection) -> None:
-        """Raises UnverifiedServer unless the connection leads to the accepted process, or inside of `verifying`."""
-        server: ServerIdentity | None = getattr(connection, "server", None)
-        if server is None or self._accepted.run_id is None or server.is_same(self._accepted) or _verifying.get():
+    def is_unasked(self, server: ServerIdentity | None) -> bool:
+        """Whether a connection to `server` was opened before a server was accepted, so that nobody asked it which
+        process it leads to."""
+        return server is None and self._accepted.run_id is not None
+
+    def check(self, server: ServerIdentity | None) -> None:
+        """Raises UnverifiedServer unless `server`, to which a connection leads, is the accepted process, or inside of
+        `verifying`."""
+        accepted = self._accepted
+        if server is None or server.run_id is None or accepted.run_id is None:
+            return  # not asked, or not told
+        if server.is_same(accepted) or _verifying.get():
             return
         self.check_requested.set()
         raise UnverifiedServer

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """`pool_size`: connections in use at once; further calls wait, within their deadline.
+    """`pool_size`: connections of the pool in use at once; further calls wait, within their deadline.
     `operation_timeout_ms`: for all attempts of one call together; a request's own deadline may be shorter.
     `attempt_timeout_ms`: how long one attempt waits for its reply before another is made on a new connection.
     `refused_timeout_ms`: how long a call retries a lone server whose port refuses connections.

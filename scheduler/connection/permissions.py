@@ -76,7 +76,7 @@ async def prove_commands(client: StoreClient, keys: Keys) -> None:
     names = [name for name, _, _ in LEDGER_COMMANDS]
     if client.options.wait_replicas and not client.embedded:
         names.append("WAIT")
-    reply = await client.run(PROOF, ["", *names], settings_key=keys.settings)
+    reply = await client.run(PROOF, ["", *names], settings_key=keys.settings, alone=True)
     if _text(reply[0]) == "unable":
         await try_commands(client, keys)
         return

@@ -40,7 +40,7 @@ class ServerIdentity:
         return f"{self.run_id}:{self.replication_id}" if self.run_id else "this process"
 
     def is_same(self, other: ServerIdentity) -> bool:
-        return (self.run_id, self.replication_id) == (other.run_id, other.replication_id)
+        return self.run_id == other.run_id and self.replication_id == other.replication_id
 
     def may_lack_writes_of(self, other: ServerIdentity) -> bool:
         """Whether a write that `other` acknowledged can be missing here."""

@@ -47,14 +47,18 @@ class Runner:
         self.newest_sequence = max(self.newest_sequence, sequence)
 
     async def run(
-        self, script: str, *args: Argument, durable: bool = False, lagging: bool = False
+        self, script: str, *args: Argument, durable: bool = False, lagging: bool = False, alone: bool = False
     ) -> tuple[str, list[Any]]:
         """The status and the rest of the reply. `durable`: the write must survive the server; `lagging`: a read
-        replica may answer."""
+        replica may answer; `alone`: it must not wait for the replies of other calls."""
         now_ms = self.clock()
         client = self.client.reader if lagging else self.client
         reply = await client.run(
-            script, ["" if now_ms is None else now_ms, *args], settings_key=self.keys.settings, durable=durable
+            script,
+            ["" if now_ms is None else now_ms, *args],
+            settings_key=self.keys.settings,
+            durable=durable,
+            alone=alone,
         )
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":

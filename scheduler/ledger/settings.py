@@ -132,7 +132,7 @@ class SettingsStore:
     async def keepalive(self, replica_id: str, ttl_ms: int = DEFAULT_KEEPALIVE_TTL_MS) -> KeepaliveReply | None:
         """Register this replica as live for another `ttl_ms`. None: the ledger is empty. sign_of_life.lua"""
         try:
-            _, reply = await self._runner.run("sign_of_life", replica_id, ttl_ms)
+            _, reply = await self._runner.run("sign_of_life", replica_id, ttl_ms, alone=True)
         except StoreUnavailable as error:
             if "no settings" in error.detail:
                 return None

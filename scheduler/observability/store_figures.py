@@ -20,6 +20,7 @@ class StoreFigures(Protocol):
     backlog_slices: int
     connections_in_use: int
     waiting_for_connection: int
+    sharing_connection: int
 
 
 _COUNTERS = (
@@ -31,8 +32,9 @@ _COUNTERS = (
     ("backlog_slices", "store_backlog_slices", "Slices of backlog that calls of this replica processed"),
 )
 _GAUGES = (
-    ("connections_in_use", "store_connections_in_use", "Connections to the ledger that carry a call"),
-    ("waiting_for_connection", "store_connections_awaited", "Calls that wait for a connection"),
+    ("connections_in_use", "store_connections_in_use", "Connections of the pool that carry a call"),
+    ("waiting_for_connection", "store_connections_awaited", "Calls that wait for a connection of the pool"),
+    ("sharing_connection", "store_calls_in_flight", "Calls that wait for their reply on the connection they share"),
 )
 
 

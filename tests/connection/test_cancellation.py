@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import uvloop
-from redis.asyncio.connection import ConnectionPool
 
 from scheduler.cancellation import end_tasks, heed_cancellation
 from scheduler.connection.client import StoreClient, StoreOptions, connect
 from scheduler.connection.scripts import ScriptLibrary
+from scheduler.connection.servers import ServerConnections
 from scheduler.connection.topology import FixedTopology
 from tests.connection.conftest import SETTINGS
 from tests.support.backends import Backend
@@ -25,14 +25,25 @@ MOST_SUSPENSIONS = 200
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-def pool_of(client: StoreClient) -> ConnectionPool:
+def connections_of(client: StoreClient) -> ServerConnections:
     topology = client._topology
     assert isinstance(topology, FixedTopology)
-    return topology._pool
+    return topology._now
+
+
+def open_connections(client: StoreClient) -> list[Any]:
+    """Those of the pool and the shared ones."""
+    at = connections_of(client)
+    pooled = [connection for connection in at.pool._available_connections if connection.is_connected]
+    return pooled + [each for each in (at.shared._all if at.shared else ()) if not each._transport.is_closing()]
 
 
 async def count(client: StoreClient) -> list[Any]:
     return await client.run("count", settings_key=SETTINGS)
+
+
+async def count_alone(client: StoreClient) -> list[Any]:
+    return await client.run("count", settings_key=SETTINGS, alone=True)
 
 
 async def backlog(client: StoreClient) -> list[Any]:
@@ -54,6 +65,7 @@ async def forgotten(client: StoreClient) -> list[Any]:
 
 WORK: dict[str, Work] = {
     "a script": count,
+    "a script on a connection of its own": count_alone,
     "a backlog": backlog,
     "a pipeline": pipeline,
     "a refusal": refusal,
@@ -63,7 +75,7 @@ WORK: dict[str, Work] = {
 
 @asynccontextmanager
 async def opened(backend: Backend, library: ScriptLibrary, *, warm: bool) -> AsyncIterator[StoreClient]:
-    """One connection only, so that whoever comes next gets the one of the cancelled call."""
+    """One connection beside the shared one, so that whoever comes next gets the one of the cancelled call."""
     client = await connect(
         backend.redis_addr,
         StoreOptions(fake_server=backend.fake_server, pool_size=1),
@@ -76,7 +88,7 @@ async def opened(backend: Backend, library: ScriptLibrary, *, warm: bool) -> Asy
         yield client
     finally:
         await client.close()
-        assert not any(connection.is_connected for connection in pool_of(client)._available_connections)
+        assert not open_connections(client)
 
 
 async def interrupted(interruption: Interruption, work: Coroutine[Any, Any, Any], what: str) -> bool:
@@ -113,7 +125,8 @@ async def sweep(backend: Backend, library: ScriptLibrary, work: Work, *, warm: b
 async def assert_unharmed(client: StoreClient, what: str) -> None:
     statistics = client.statistics
     assert (statistics.connections_in_use, statistics.waiting_for_connection) == (0, 0), what
-    assert not pool_of(client)._in_use_connections, what
+    assert statistics.sharing_connection == 0, what
+    assert not connections_of(client).pool._in_use_connections, what
     # An answer that was still under way to the cancelled call would be taken for this one's.
     assert await client.command("ECHO", what) == what.encode(), what
     assert await client.run("echo", [what], settings_key=SETTINGS) == [b"ok", SETTINGS.encode(), what.encode()], what
@@ -138,10 +151,11 @@ def test_waiting_for_a_connection_can_be_cancelled_anywhere(
     backend: Backend, library: ScriptLibrary, loop: str
 ) -> None:
     async def behind_another(client: StoreClient) -> None:
-        await client._slots.acquire()
+        slots = client._attempts._slots
+        await slots.acquire()
         loop = asyncio.get_running_loop()
-        loop.call_soon(loop.call_soon, loop.call_soon, client._slots.release)
-        await count(client)
+        loop.call_soon(loop.call_soon, loop.call_soon, slots.release)
+        await count_alone(client)
 
     assert run_on(loop, sweep(backend, library, behind_another, warm=True)) > 0
 
@@ -155,13 +169,13 @@ def test_closing_that_is_cancelled_ends_and_leaves_no_connection_open(
         for instant in Instant:
             for number in range(1, MOST_SUSPENSIONS):
                 async with opened(backend, library, warm=True) as client:
-                    connections = list(pool_of(client)._available_connections)
-                    assert any(connection.is_connected for connection in connections)
+                    await count(client)
+                    assert len(open_connections(client)) == 1 + (not client.embedded)
                     interruption = Interruption(number, instant)
                     if not await interrupted(interruption, client.close(), f"suspension {number}, {instant}"):
                         break
                     happened += interruption.happened
-                    assert not any(connection.is_connected for connection in connections)
+                    assert not open_connections(client)
         return happened
 
     assert run_on(loop, main()) > 0

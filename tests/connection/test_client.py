@@ -168,10 +168,10 @@ async def test_waiting_for_a_connection_ends_with_the_deadline(
 ) -> None:
     client = await connect_to(private_server.address, pool_size=2)
     private_server.pause()
-    holders = [asyncio.create_task(run(client, "count")) for _ in range(2)]
+    holders = [asyncio.create_task(run(client, "count", alone=True)) for _ in range(2)]
     await asyncio.sleep(0)
     with deadline.within(0.1), pytest.raises(StoreUnavailable, match="all 2 connections"):
-        await run(client, "count")
+        await run(client, "count", alone=True)
     private_server.resume()
     assert sorted([reply[1] for reply in await asyncio.gather(*holders)]) == [1, 2]
     assert (client.statistics.connections_in_use, client.statistics.waiting_for_connection) == (0, 0)
@@ -181,19 +181,20 @@ async def test_no_more_connections_are_opened_than_the_pool_holds(
     private_server: RedisServer, connect_to: Connect
 ) -> None:
     client = await connect_to(private_server.address, pool_size=3)
-    await asyncio.gather(*(run(client, "count") for _ in range(100)))
+    await asyncio.gather(*(run(client, "count", alone=True) for _ in range(100)))
     with private_server.client() as looker:
         assert looker.info("stats")["total_connections_received"] <= 3 + 3  # the fixture's and the looker's own
     assert await run(client, "count") == [b"ok", 101]
 
 
+@pytest.mark.parametrize("alone", [False, True])
 async def test_a_cancelled_call_leaves_no_reply_behind_for_the_next(
-    private_server: RedisServer, connect_to: Connect
+    private_server: RedisServer, connect_to: Connect, alone: bool
 ) -> None:
     client = await connect_to(private_server.address, pool_size=1)
-    await run(client, "count")
+    await run(client, "count", alone=alone)
     private_server.pause()
-    call = asyncio.create_task(run(client, "count"))
+    call = asyncio.create_task(run(client, "count", alone=alone))
     while client.statistics.attempts != 3:  # noqa: ASYNC110 - a counter has no event
         await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -201,12 +202,12 @@ async def test_a_cancelled_call_leaves_no_reply_behind_for_the_next(
     with pytest.raises(asyncio.CancelledError):
         await call
     private_server.resume()
-    assert await run(client, "single") == [b"ok"]
+    assert await run(client, "single", alone=alone) == [b"ok"]
 
 
 async def test_closing_leaves_no_connection_open(private_server: RedisServer, connect_to: Connect) -> None:
     client = await connect_to(private_server.address)
-    await asyncio.gather(*(run(client, "count") for _ in range(5)))
+    await asyncio.gather(*(run(client, "count", alone=number > 2) for number in range(5)))
     await client.close()
     with private_server.client() as looker:
         assert [entry["name"] for entry in looker.client_list()] == [""]

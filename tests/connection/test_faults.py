@@ -165,9 +165,9 @@ async def test_what_an_operator_must_solve_is_reported_at_once(connect_to: Conne
 async def test_a_demoted_server_is_left_for_the_one_behind_the_same_address(connect_to: Connect) -> None:
     async with StubServer(failing(b"-READONLY You can't write against a read only replica.\r\n", times=1)) as server:
         client = await connect_to(server.address)
-        before = await client._topology.pool_for(SETTINGS)
+        before = await client._topology.connections_for(SETTINGS)
         await run(client)
-        assert await client._topology.pool_for(SETTINGS) is not before
+        assert await client._topology.connections_for(SETTINGS) is not before
         assert client.statistics.relocations == 1
 
 
@@ -318,19 +318,19 @@ async def test_sixty_callers_meet_a_server_that_became_a_replica(
 async def test_one_of_many_that_meet_the_same_relocates(private_server: RedisServer, connect_to: Connect) -> None:
     client = await connect_to(private_server.address)
     topology = client._topology
-    met = await topology.pool_for(SETTINGS)
+    met = await topology.connections_for(SETTINGS)
     refused = ReadOnlyError("You can't write against a read only replica.")
     assert await topology.relocate(SETTINGS, refused, met)
-    assert await topology.pool_for(SETTINGS) is not met
+    assert await topology.connections_for(SETTINGS) is not met
     assert not await topology.relocate(SETTINGS, refused, met)
-    assert not await topology.relocate(SETTINGS, refused, await topology.pool_for(SETTINGS)), "too soon"
+    assert not await topology.relocate(SETTINGS, refused, await topology.connections_for(SETTINGS)), "too soon"
 
 
 async def test_an_error_of_closing_a_connection_does_not_escape(
     private_server: RedisServer, connect_to: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await connect_to(private_server.address)
-    pool = await client._topology.pool_for(SETTINGS)
+    pool = (await client._topology.connections_for(SETTINGS)).pool
     release = pool.release
 
     async def fail(connection: Any) -> None:
@@ -338,7 +338,7 @@ async def test_an_error_of_closing_a_connection_does_not_escape(
         raise RedisTimeoutError("Timed out closing connection after 1")
 
     monkeypatch.setattr(pool, "release", fail)
-    assert await run(client) == [b"ok"]
+    assert await client.run("single", settings_key=SETTINGS, alone=True) == [b"ok"]
 
 
 async def test_a_script_that_is_forgotten_again_is_loaded_again(connect_to: Connect) -> None:

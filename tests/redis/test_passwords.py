@@ -10,7 +10,7 @@ from scheduler.connection.address import parse_address
 from scheduler.connection.client import StoreClient
 from scheduler.connection.guard import ServerGuard
 from scheduler.connection.options import StoreOptions
-from scheduler.connection.topology import Pools
+from scheduler.connection.servers import Servers
 from scheduler.errors import StoreUnusable
 from tests.redis.conftest import SETTINGS, Connect
 from tests.support.servers import RedisServer
@@ -57,7 +57,7 @@ def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     options = StoreOptions(password_file=str(tmp_path / "server"), sentinel_password_file=str(tmp_path / "sentinel"))
     address = parse_address("sentinel://me@127.0.0.1:1/main?sentinel_username=other")
-    pools = Pools(address, options, ServerGuard())
-    assert pools.to_sentinel()["credential_provider"].get_credentials() == ("other", "sentinel")
-    asked = pools.new(("127.0.0.1", 1)).connection_kwargs["credential_provider"]
+    servers = Servers(address, options, ServerGuard())
+    assert servers.to_sentinel()["credential_provider"].get_credentials() == ("other", "sentinel")
+    asked = servers.new(("127.0.0.1", 1)).pool.connection_kwargs["credential_provider"]
     assert asked.get_credentials() == ("me", "server")

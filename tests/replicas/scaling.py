@@ -73,8 +73,8 @@ class Connection:
     def __init__(self, port: int) -> None:
         self._port = port
         body = json.dumps({"hint": HINT}).encode()
-        head = f"POST /v1/schedule HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        self._request = head.encode() + b"\r\n\r\n" + body
+        head = ("POST /v1/schedule HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json")
+        self._request = "\r\n".join((*head, f"Content-Length: {len(body)}", "", "")).encode() + body
 
     async def ask(self, count: int, latencies_ms: list[float]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)

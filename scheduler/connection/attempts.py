@@ -1,0 +1,181 @@
+"""Makes one attempt of a call: over the connection that calls share, or over one of the pool.
+
+Only one script that may be repeated goes over the shared connection. Whatever is more than one command, holds its
+connection up (WAIT), or must not be repeated when others' connection is lost has one of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+
+from scheduler.cancellation import heed_cancellation
+from scheduler.connection.budget import Budget
+from scheduler.connection.errors import TooFewReplicas
+from scheduler.connection.exchange import Command, connection_of, give_back, replies_to, wait_for_replicas
+from scheduler.connection.guard import ServerGuard, UnverifiedServer, server_of
+from scheduler.connection.keys import Keys
+from scheduler.connection.options import StoreOptions
+from scheduler.connection.scripts import Script
+from scheduler.connection.servers import ServerConnections
+from scheduler.connection.shared import SharedConnections, pack
+from scheduler.connection.topology import Topology
+from scheduler.errors import StoreUnavailable
+
+
+@dataclass(slots=True)
+class StoreStatistics:
+    """Counts since the client was created, for the metrics."""
+
+    attempts: int = 0
+    retries: int = 0
+    scripts_reloaded: int = 0
+    relocations: int = 0
+    backlog_slices: int = 0
+    failures: int = 0
+    connections_in_use: int = 0
+    waiting_for_connection: int = 0
+    sharing_connection: int = 0
+
+
+@dataclass(slots=True)
+class Call:
+    """What one attempt sends. `key` selects the server in a cluster; `script` is named in errors."""
+
+    commands: tuple[Command, ...]
+    key: str | None
+    script: Script | None = None
+    wait_replicas: int = 0
+    retry: bool = True
+    alone: bool = False
+
+    @property
+    def may_share(self) -> bool:
+        return (
+            self.script is not None
+            and len(self.commands) == 1
+            and self.retry
+            and not self.wait_replicas
+            and not self.alone
+        )
+
+
+@dataclass(slots=True)
+class Met:
+    """What an attempt met: the server (None before it had one), and whether the write was answered."""
+
+    server: ServerConnections | None = None
+    written: bool = False
+
+    def detail_of(self, failure: Exception) -> int:
+        """How much a failure says about the outcome of the call; a missing answer says least."""
+        if isinstance(failure, TooFewReplicas):
+            return 3
+        return 2 if self.written else int(not isinstance(failure, TimeoutError))
+
+
+class Attempts:
+    def __init__(
+        self, options: StoreOptions, topology: Topology, guard: ServerGuard, statistics: StoreStatistics
+    ) -> None:
+        self._options = options
+        self._topology = topology
+        self._guard = guard
+        self._statistics = statistics
+        self._slots = asyncio.Semaphore(options.pool_size)
+
+    async def make(self, call: Call, budget: Budget, met: Met) -> list[Any]:
+        """One attempt: all commands in one write, all replies, then the wait for replicas. Raises the first error."""
+        if call.may_share:
+            ends_at = budget.ends_in(self._options.attempt_timeout_ms)
+            server = self._topology.known(call.key)
+            if server is None:
+                with heed_cancellation():
+                    async with asyncio.timeout_at(ends_at):
+                        server = await self._topology.connections_for(call.key)
+            if server.shared is not None:
+                met.server = server
+                return [await self._over_shared(server.shared, call.commands[0], ends_at)]
+        with heed_cancellation():
+            return await self._over_pool(call, budget, met)
+
+    async def _over_shared(self, shared: SharedConnections, command: Command, ends_at: float) -> Any:
+        """Nothing here loses a cancellation: what is waited for is a plain future."""
+        packed = pack(command)
+        statistics = self._statistics
+        statistics.attempts += 1
+        statistics.sharing_connection += 1
+        try:
+            connection = shared.current or await shared.connected(ends_at)
+            try:
+                self._guard.check(connection.server)
+            except UnverifiedServer:
+                connection.retire()
+                raise
+            reply = await connection.ask(packed, ends_at)
+        finally:
+            statistics.sharing_connection -= 1
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def _over_pool(self, call: Call, budget: Budget, met: Met) -> list[Any]:
+        async with self._turn(budget):
+            self._statistics.attempts += 1
+            ends_at = budget.ends_in(self._options.attempt_timeout_ms) if call.retry else budget.ends_at
+            async with asyncio.timeout_at(ends_at) as limit:
+                met.server = await self._topology.connections_for(call.key)
+                pool = met.server.pool
+                connection = await connection_of(pool)
+                try:
+                    await self._check(connection)
+                    replies = await replies_to(connection, call.commands)
+                    if call.wait_replicas and call.key:
+                        met.written = True
+                        await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
+                finally:
+                    await give_back(pool, connection)
+        return replies
+
+    async def _check(self, connection: AbstractConnection) -> None:
+        """Raises UnverifiedServer, and closes the connection, so that its next use asks the server's identity again:
+        a promoted replica keeps its connections and changes its replication history."""
+        try:
+            self._guard.check(server_of(connection))
+        except UnverifiedServer:
+            await connection.disconnect(nowait=True)
+            raise
+
+    @asynccontextmanager
+    async def _turn(self, budget: Budget) -> AsyncIterator[None]:
+        """One of `pool_size` slots; waiting for it counts against the budget."""
+        statistics = self._statistics
+        statistics.waiting_for_connection += 1
+        try:
+            async with asyncio.timeout(budget.left_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self._options.pool_size} connections to the ledger stayed busy; ask again"
+            ) from None
+        finally:
+            statistics.waiting_for_connection -= 1
+        statistics.connections_in_use += 1
+        try:
+            yield
+        finally:
+            statistics.connections_in_use -= 1
+            self._slots.release()
+
+
+class ScriptUnknown(Exception):
+    """The server does not know the script: not loaded yet, or flushed."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script.name)
+        self.script = script
