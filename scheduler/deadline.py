@@ -8,44 +8,44 @@ clock, so a changed wall clock moves no deadline.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from scheduler.errors import DeadlineExceeded
 
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    ends_at: float
-    clock: Clock
-
-    def left_ms(self) -> float:
-        return (self.ends_at - self.clock()) * 1000
+# When each scope ends, and on which clock (tests pass one); the outermost first.
+_scopes: ContextVar[tuple[tuple[float, Clock], ...]] = ContextVar("deadline_scopes", default=())
 
 
-# Outermost first. Scopes may have different clocks (tests pass one), so each is asked for the time left.
-_scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("deadline_scopes", default=())
-
-
-@contextmanager
-def within(seconds: float, clock: Clock = time.monotonic) -> Iterator[None]:
+class within:  # noqa: N801 - used like a function: `with within(2): …`
     """The block has `seconds` from now, or less when an outer scope ends sooner.
 
     Nothing is interrupted: code inside must ask `remaining_ms` and keep to it."""
-    token = _scopes.set((*_scopes.get(), _Scope(clock() + seconds, clock)))
-    try:
-        yield
-    finally:
-        _scopes.reset(token)
+
+    __slots__ = ("_clock", "_seconds", "_token")
+
+    def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._token = _scopes.set((*_scopes.get(), (self._clock() + self._seconds, self._clock)))
+
+    def __exit__(self, *error: object) -> None:
+        _scopes.reset(self._token)
 
 
 def left_ms() -> float | None:
     """Milliseconds until the first scope ends, negative once it has; None outside of any scope."""
-    return min((scope.left_ms() for scope in _scopes.get()), default=None)
+    least: float | None = None
+    for ends_at, clock in _scopes.get():
+        left = (ends_at - clock()) * 1000
+        if least is None or left < least:
+            least = left
+    return least
 
 
 def remaining_ms(default: float) -> float:

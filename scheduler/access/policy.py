@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -86,16 +87,23 @@ class AccessPolicy:
             )
 
     def _is_local(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return is_loopback(name) or name.endswith(".localhost") or name in self.hosts
+        name, is_of_this_machine = _read_host(host)
+        return is_of_this_machine or name in self.hosts
 
 
 ANYONE = "anyone who can reach it: the network alone guards it"
 OPEN = AccessPolicy(loopback=False, insecure=True, checks_browsers=False)
 """Everyone may call everything: for applications that check access themselves, and for tests."""
+
+
+@functools.lru_cache(maxsize=256)
+def _read_host(host: str) -> tuple[str, bool]:
+    """The name in a Host header, and whether it is one of this machine. Callers send few different ones."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return "", False  # a name that nobody allowed
+    return name, is_loopback(name) or name.endswith(".localhost")
 
 
 def _presented_key(authorization: str | None, api_key: str | None) -> str | None:

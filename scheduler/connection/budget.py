@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 
 from scheduler import deadline
@@ -17,10 +18,11 @@ class Budget:
     """Starts when it is created. Raises DeadlineExceeded when the request's deadline has passed already."""
 
     def __init__(self, limit_ms: float) -> None:
-        left_ms = deadline.remaining_ms(default=float("inf"))
-        margin_ms = min(ANSWER_MARGIN_MS, left_ms * 0.1)
         self._clock = asyncio.get_running_loop().time
-        self.ends_at = self._clock() + min(limit_ms, left_ms - margin_ms if left_ms < float("inf") else limit_ms) / 1000
+        left_ms = deadline.remaining_ms(default=math.inf)
+        if left_ms < math.inf:
+            limit_ms = min(limit_ms, left_ms - min(ANSWER_MARGIN_MS, left_ms * 0.1))
+        self.ends_at = self._clock() + limit_ms / 1000
         self._attempts = 0
 
     @property

@@ -157,10 +157,45 @@ def _reservation(reservation_id: str, found: Mapping[str, str]) -> Reservation:
     )
 
 
+# How the fields of a new reservation begin (schedule_sandbox.lua).
+_NEW_NAMES = [
+    *(b"node_id", b"state", b"lifecycle", b"cpu_count", b"memory_bytes", b"created_at_ms", b"expires_at_ms"),
+    *(b"sequence", b"revision"),
+]
+
+
+def new_reservation(reservation_id: str, flat: Sequence[Any], request: ScheduleRequest) -> Reservation:
+    """A reservation just made, by the places of its fields; its reply leaves out what the request contained."""
+    values = flat[1::2]
+    names = flat[::2]
+    if names[:9] != _NEW_NAMES:
+        raise ValueError(f"a new reservation begins with {names[:9]}")
+    cpu_count, memory_bytes = int(values[3]), int(values[4])
+    group_key = values[names.index(b"group_key", 9)] if b"group_key" in names else b""
+    return Reservation(
+        reservation_id,
+        values[0].decode(),
+        ReservationState.PENDING,
+        request.lifecycle,
+        cpu_count,
+        memory_bytes,
+        int(values[5]),
+        int(values[6]),
+        sandbox_id=request.sandbox_id,
+        sandbox_told=request.sandbox_id is not None,
+        held_cpu_count=cpu_count,
+        held_memory_bytes=memory_bytes,
+        held_sandbox_count=1,
+        group_key=group_key.decode() or None,
+        request_id=request.request_id or None,
+        caller=request.caller or None,
+    )
+
+
 def sequence_of(flat: Sequence[Any]) -> int:
     """The ledger sequence in these reservation fields; 0 without one."""
-    names = [text(name) for name in flat[::2]]
-    return int(flat[2 * names.index("sequence") + 1]) if "sequence" in names else 0
+    names = flat[::2]
+    return int(flat[2 * names.index(b"sequence") + 1]) if b"sequence" in names else 0
 
 
 # -- placement requests ---------------------------------------------------------------------------------------
@@ -182,6 +217,21 @@ def group_key(request: ScheduleRequest) -> str:
 
 def fingerprint(request: ScheduleRequest) -> str:
     """Equal for equal requests: a repeated Idempotency-Key must come with the same one."""
+    hint = request.hint
+    content: list[Any] = [
+        request.lifecycle.value,
+        request.reservation_ttl_ms,
+        sorted(request.exclude_nodes),
+        request.sandbox_id,
+    ]
+    if hint is not None:
+        content += (hint.kind.value, hint.cpu_count, hint.memory_mb, hint.images, hint.template_id, hint.locality)
+        content.append(sorted(hint.metadata.items()))
+    return blake2b(msgpack.packb(content), digest_size=16).hexdigest()
+
+
+def former_fingerprint(request: ScheduleRequest) -> str:
+    """The same as versions before 0.2 wrote it; a key that came with it may be repeated as long as it is readable."""
     hint = None
     if request.hint is not None:
         hint = {**asdict(request.hint), "metadata": dict(request.hint.metadata)}

@@ -27,7 +27,8 @@ _NAMES = (
     *("finished_at_ms", "reason", "orphaned", "degraded", "template_id", "ttl_ms", "own_deadline_ms", "tombstone"),
     *("group_key", "group_sequence", "group_cpu", "group_memory_mb", "group_charged"),
 )
-_CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for code, name in enumerate(_NAMES)}
+_CODE: Mapping[str, int] = {name: code for code, name in enumerate(_NAMES)}
+_CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for name, code in _CODE.items()}
 
 
 class ReservationMemory:
@@ -45,24 +46,22 @@ class ReservationMemory:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def remember(self, reservation_id: str, flat: Sequence[Any], given: Mapping[str, str] | None = None) -> None:
+    def remember(self, reservation_id: str, flat: Sequence[Any], given: Mapping[str, bytes] | None = None) -> None:
         """The reservation's fields as a script returned them, plus the request's own values (`given`), which the
         reply leaves out."""
         if self.limit <= 0:
             return
-        fields: list[Any] = []
-        revision = deadline = 0
-        names = iter(flat)
-        for name, value in zip(names, names, strict=True):
-            if name == b"revision":
-                revision = int(value)
-            elif name == b"expires_at_ms":
-                deadline = int(value)
-            elif name in _NOT_REMEMBERED:
-                continue
-            fields += (_CODE_BY_NAME.get(name, name), value)
-        for given_name, text in (given or {}).items():
-            fields += (_CODE_BY_NAME[given_name.encode()], text.encode())
+        names, values = list(flat[::2]), list(flat[1::2])
+        if not _NOT_REMEMBERED.isdisjoint(names):
+            kept = [place for place, name in enumerate(names) if name not in _NOT_REMEMBERED]
+            names, values = [names[place] for place in kept], [values[place] for place in kept]
+        revision = int(values[names.index(b"revision")]) if b"revision" in names else 0
+        deadline = int(values[names.index(b"expires_at_ms")]) if b"expires_at_ms" in names else 0
+        fields: list[Any] = [None] * (2 * len(names))
+        fields[::2] = [_CODE_BY_NAME.get(name, name) for name in names]
+        fields[1::2] = values
+        for given_name, value in (given or {}).items():
+            fields += (_CODE[given_name], value)
         known = self._kept.get(reservation_id)
         if known is not None and known[0] > revision:
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -40,10 +40,13 @@ class PlacementStore:
         if request.idempotency_key is not None:
             reservation_id = codec.keyed_reservation_id(request.caller, request.idempotency_key)
         else:
-            reservation_id = secrets.token_hex(16)
+            reservation_id = os.urandom(16).hex()
+        return await self._schedule(request, reservation_id, codec.fingerprint(request))
+
+    async def _schedule(self, request: ScheduleRequest, reservation_id: str, fingerprint: str) -> Decision:
         arguments = (
             reservation_id,
-            codec.fingerprint(request),
+            fingerprint,
             request.lifecycle.value,
             "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
             request.request_id,
@@ -55,6 +58,9 @@ class PlacementStore:
         if status == "refused":
             raise _no_nodes(reply)
         if status == "conflict":
+            former = codec.former_fingerprint(request)
+            if former != fingerprint and codec.texts(reply[0]).get("fingerprint") == former:
+                return await self._schedule(request, reservation_id, former)
             self._runner.memory.remember(reservation_id, reply[0])
             found = codec.reservation(reservation_id, reply[0])
             raise Conflict(f"the idempotency key belongs to {_whose(found.state)}", reservation=found)
@@ -65,26 +71,27 @@ class PlacementStore:
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, fields = reply
-        self._runner.note_sequence(codec.sequence_of(fields))
+        reservation = None
         if fields:
-            self._runner.memory.remember(
-                reservation_id,
-                fields,
-                {
-                    "fingerprint": str(arguments[1]),
-                    "strategy": codec.text(strategy),
-                    "caller": request.caller,
-                    "request_id": request.request_id,
+            self._runner.note_sequence(codec.sequence_of(fields))
+            brought = None
+            if status == "placed":
+                reservation = codec.new_reservation(reservation_id, fields, request)
+                brought = {
+                    "fingerprint": fingerprint.encode(),
+                    "strategy": strategy,
+                    "caller": request.caller.encode(),
+                    "request_id": request.request_id.encode(),
                 }
-                if status == "placed"
-                else None,
-            )
+            else:
+                reservation = _reserved(reservation_id, fields, request)
+            self._runner.memory.remember(reservation_id, fields, brought)
         return Decision(
-            node=NodeAddress(codec.text(node_id), codec.text(endpoint)),
-            strategy=Strategy(codec.text(strategy)),
+            NodeAddress(codec.text(node_id), codec.text(endpoint)),
+            Strategy(codec.text(strategy)),
             replayed=status == "replayed" and request.idempotency_key is not None,
-            degraded=int(degraded) == 1,
-            reservation=_reserved(reservation_id, fields, request) if fields else None,
+            degraded=degraded == b"1",
+            reservation=reservation,
         )
 
     async def schedule_batch(self, batch: BatchRequest) -> BatchDecision:
@@ -94,7 +101,7 @@ class PlacementStore:
         another batch, or a sandbox id to another sandbox), Overloaded."""
         first = batch.requests[0]
         keyed = batch.idempotency_key is not None
-        base_id = codec.batch_id(first.caller, batch.idempotency_key or "") if keyed else secrets.token_hex(16)
+        base_id = codec.batch_id(first.caller, batch.idempotency_key or "") if keyed else os.urandom(16).hex()
         fingerprint = codec.batch_fingerprint(batch)
         arguments = (
             base_id,
@@ -120,10 +127,10 @@ class PlacementStore:
             raise unexpected("schedule_batch", status)
         strategy, replayed, placed, refused = reply
         given = {
-            "fingerprint": fingerprint,
-            "strategy": codec.text(strategy),
-            "caller": first.caller,
-            "request_id": first.request_id,
+            "fingerprint": fingerprint.encode(),
+            "strategy": strategy,
+            "caller": first.caller.encode(),
+            "request_id": first.request_id.encode(),
         }
         for index, _, _, _, fields in placed:
             self._runner.note_sequence(codec.sequence_of(fields))

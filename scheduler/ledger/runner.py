@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +26,7 @@ def server_clock() -> int | None:
 
 def fresh_entropy() -> int:
     """Random bits for a script's random choices; a simulation passes its own."""
-    return secrets.randbits(32)
+    return int.from_bytes(os.urandom(4), "big")
 
 
 class Runner:

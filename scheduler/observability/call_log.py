@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from scheduler.observability.logging import writes_debug
+
 CALLS_PER_SECOND = 20
 
 
@@ -45,7 +47,8 @@ class CallLog:
             second = self._seconds[event] = _Second(now, left_out=left_out)
         if second.kept >= self._per_second:
             second.left_out += 1
-            log.debug(event, **fields)
+            if writes_debug():
+                log.debug(event, **fields)
             return
         second.kept += 1
         if second.left_out:

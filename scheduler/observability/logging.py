@@ -13,11 +13,15 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 import structlog
 
 Event = MutableMapping[str, Any]
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Of the HTTP request being answered; written with everything that is logged meanwhile."""
 
 _SECRET_FIELDS = ("password", "secret", "token", "authorization", "api_key", "x-api-key", "cookie")
 _HIDDEN = "***"
@@ -74,9 +78,23 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(level.upper())
 
 
+def writes_debug() -> bool:
+    """Whether a line at debug would be written; asked where even preparing one costs too much."""
+    first = structlog.get_config()["processors"][:1]
+    return first != [structlog.stdlib.filter_by_level] or logging.getLogger().isEnabledFor(logging.DEBUG)
+
+
+def _add_request_id(_: Any, __: str, event: Event) -> Event:
+    request_id = REQUEST_ID.get()
+    if request_id is not None:
+        event.setdefault("request_id", request_id)
+    return event
+
+
 def _processors() -> list[Any]:
     return [
         structlog.contextvars.merge_contextvars,
+        _add_request_id,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -12,14 +12,15 @@ import asyncio
 import platform
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 
 from scheduler.errors import NoNodes, SchedulerError
 from scheduler.observability.ledger_figures import LedgerCollector, LedgerFigures
 from scheduler.observability.page import PAGE_CONTENT_TYPE, page_of
 from scheduler.observability.store_figures import StoreCollector, StoreFigures
+from scheduler.observability.timings import TimingCollector, Timings
 
 if TYPE_CHECKING:
     from scheduler.observability.tracing import RequestSpan, Tracing
@@ -65,19 +66,16 @@ def status_label(error: BaseException | None) -> str:
     return _STATUS_LABEL_BY_CODE.get(error.code, "other")
 
 
-Child = TypeVar("Child", Counter, Histogram)
-
-
-class Labelled(dict[tuple[str, ...], Child]):
-    """A metric's children by their labels: `calls["confirm", "done"]`. Cached, because on the hot path the library's
+class Labelled(dict[tuple[str, ...], Counter]):
+    """A counter's children by their labels: `calls["confirm", "done"]`. Cached, because on the hot path the library's
     look-up costs more than counting."""
 
-    def __init__(self, metric: Child) -> None:
+    def __init__(self, metric: Counter) -> None:
         super().__init__()
-        self._metric: Child = metric
+        self._metric = metric
 
-    def __missing__(self, labels: tuple[str, ...]) -> Child:
-        child: Child = self._metric.labels(*labels)
+    def __missing__(self, labels: tuple[str, ...]) -> Counter:
+        child: Counter = self._metric.labels(*labels)
         self[labels] = child
         return child
 
@@ -99,10 +97,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         registry = self.registry
 
-        def histogram(name: str, what: str, labels: tuple[str, ...]) -> Labelled[Histogram]:
-            return Labelled(Histogram(name, what, labels, registry=registry, buckets=BUCKETS_SECONDS))
+        def histogram(name: str, what: str, labels: tuple[str, ...]) -> Timings:
+            timings = Timings(BUCKETS_SECONDS)
+            registry.register(TimingCollector(name, what, labels, timings))
+            return timings
 
-        def counters(name: str, what: str, labels: tuple[str, ...]) -> Labelled[Counter]:
+        def counters(name: str, what: str, labels: tuple[str, ...]) -> Labelled:
             return Labelled(Counter(name, what, labels, registry=registry))
 
         def counter(name: str, what: str) -> Counter:
@@ -171,7 +171,10 @@ class Metrics:
         )
         for why in ("full", "untold"):
             self._not_remembered[(why,)].inc(0)
-        self._in_flight = Gauge("agentenv_scheduler_http_in_flight", "HTTP requests being answered", registry=registry)
+        self._in_flight = 0
+        Gauge("agentenv_scheduler_http_in_flight", "HTTP requests being answered", registry=registry).set_function(
+            lambda: self._in_flight
+        )
         self._shed = counter("agentenv_scheduler_http_shed_total", "HTTP requests refused early under load")
         self._build = Gauge(
             "agentenv_scheduler_build_info",
@@ -241,7 +244,7 @@ class Metrics:
         self._not_remembered[(why,)].inc(count)
 
     def set_in_flight(self, count: int) -> None:
-        self._in_flight.set(count)
+        self._in_flight = count
 
     def set_settings_mismatch(self, mismatch: bool) -> None:
         self._settings_mismatch.set(int(mismatch))
@@ -287,7 +290,7 @@ class LedgerCall:
 
     __slots__ = ("_errors", "_operation", "_seconds", "_started")
 
-    def __init__(self, seconds: Labelled[Histogram], errors: Labelled[Counter], operation: str) -> None:
+    def __init__(self, seconds: Timings, errors: Labelled, operation: str) -> None:
         self._seconds = seconds
         self._errors = errors
         self._operation = operation

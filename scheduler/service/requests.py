@@ -40,17 +40,24 @@ def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
         clean_ttl_ms("reservation_ttl", request.reservation_ttl_ms)
     if request.hint is not None and request.idempotency_key is not None:
         clean_idempotency_key("Idempotency-Key", request.idempotency_key)
+    clean_text("request_id", request.request_id)
+    hint = None if request.hint is None else clean_hint(request.hint)
     excluded = (clean_id(f"exclude_nodes.{index}", node_id) for index, node_id in enumerate(request.exclude_nodes))
+    exclude_nodes = tuple(dict.fromkeys(excluded)) if request.exclude_nodes else ()
+    caller = clean_id("caller", request.caller)
+    sandbox_id = None
+    if hint is not None and request.sandbox_id is not None:
+        sandbox_id = clean_id("sandbox_id", request.sandbox_id)
+    cleaned = (hint, exclude_nodes, caller, sandbox_id)
+    if hint is not None and cleaned == (request.hint, request.exclude_nodes, request.caller, request.sandbox_id):
+        return request  # nearly always: copying a request costs more than checking it
     return replace(
         request,
-        hint=None if request.hint is None else clean_hint(request.hint),
-        exclude_nodes=tuple(dict.fromkeys(excluded)),
-        idempotency_key=None if request.hint is None else request.idempotency_key,
-        caller=clean_id("caller", request.caller),
-        sandbox_id=None
-        if request.hint is None or request.sandbox_id is None
-        else clean_id("sandbox_id", request.sandbox_id),
-        request_id=clean_text("request_id", request.request_id),
+        hint=hint,
+        exclude_nodes=exclude_nodes,
+        idempotency_key=None if hint is None else request.idempotency_key,
+        caller=caller,
+        sandbox_id=sandbox_id,
     )
 
 
@@ -82,7 +89,7 @@ def clean_hint(hint: Hint) -> Hint:
     for text in (*hint.images, hint.template_id, *hint.metadata, *hint.metadata.values()):
         encodable("hint", text)
     locality = clean_locality(hint.locality) if hint.locality else template_artifacts(hint.template_id)
-    return replace(hint, locality=locality)
+    return hint if locality == hint.locality else replace(hint, locality=locality)
 
 
 def sandbox_size(field: str, value: int, most: int) -> int:

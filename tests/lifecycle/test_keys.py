@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.domain.placement import ScheduleRequest
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import Conflict
+from scheduler.ledger import codec
 from tests.lifecycle.cluster import NOTHING, TTL_MS, Cluster
 
 KEY: dict[str, Any] = {"idempotency_key": "k1"}
@@ -25,6 +26,20 @@ async def test_the_same_request_gets_the_same_node_and_reservation_however_often
     assert first.reservation is not None
     other = "b" if first.node.node_id == "a" else "a"
     assert await cluster.pending(other) == NOTHING
+
+
+async def test_a_key_whose_fingerprint_an_earlier_version_wrote_may_be_repeated(cluster: Cluster) -> None:
+    await cluster.add()
+    first = await cluster.place(**KEY, exclude_nodes=("z", "y"))
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 2, 4096), exclude_nodes=("z", "y"), **KEY)
+    former = codec.former_fingerprint(request)
+    assert former != codec.fingerprint(request)
+    assert cluster.ledger is not None
+    keys, client = cluster.ledger.keys, cluster.ledger.client
+    await client.command("HSET", keys.reservation(first.reservation_id), "fingerprint", former)
+    assert (await cluster.schedule(**KEY, exclude_nodes=("y", "z"))).replayed
+    with pytest.raises(Conflict, match="another request"):
+        await cluster.schedule(**KEY)
 
 
 async def test_a_replay_shows_what_became_of_the_reservation_since(cluster: Cluster) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+
 from starlette.requests import Request
 
 from scheduler.access.policy import AccessPolicy
 from scheduler.access.roles import Principal, Role
+from scheduler.api.http.header_fields import HeaderFields
 from scheduler.errors import InvalidRequest, Unauthorized
 
 
-def identify(request: Request, roles: frozenset[Role]) -> Principal:
+def identify(request: Request, access: AccessPolicy, roles: frozenset[Role]) -> Principal:
     """The caller. Raises Unauthorized without a known key, Forbidden when its role may not make this call."""
-    access: AccessPolicy = request.scope["app"].state.access
     try:
         authorization, api_key = single_header(request, "Authorization"), single_header(request, "X-API-Key")
     except InvalidRequest as twice:
@@ -21,13 +23,19 @@ def identify(request: Request, roles: frozenset[Role]) -> Principal:
 
 def check_browser(request: Request, access: AccessPolicy) -> None:
     """Raises Forbidden for a request that a browser sent for a page of another site."""
-    headers = request.headers
-    access.check_browser(headers.get("host"), headers.get("origin"))
+    if access.exposed_to_browsers:
+        headers = HeaderFields.of(request.scope)
+        access.check_browser(headers.first(b"host"), headers.first(b"origin"))
+
+
+@functools.cache
+def _wire_name(name: str) -> bytes:
+    return name.lower().encode()
 
 
 def single_header(request: Request, name: str) -> str | None:
     """The header's value; None without one. Raises InvalidRequest when it is given twice."""
-    given = request.headers.getlist(name)
+    given = HeaderFields.of(request.scope).all(_wire_name(name))
     if len(given) > 1:
         raise InvalidRequest.field(name, f"{len(given)} of them", "given once")
     return given[0] if given else None

@@ -16,11 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import scheduler
 from scheduler.access.policy import OPEN, AccessPolicy
 from scheduler.api.http.access import check_browser
+from scheduler.api.http.dispatch import Dispatch
 from scheduler.api.http.edge import Edge
 from scheduler.api.http.media import answer, wants_msgpack
 from scheduler.api.http.openapi import document
 from scheduler.api.http.options import HttpOptions
-from scheduler.api.http.route import problem_response
+from scheduler.api.http.route import Provided, problem_response
 from scheduler.api.http.routes import (
     agreement,
     artifacts,
@@ -43,6 +44,24 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _ROUTERS = (placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, operating)
 
 
+class SchedulerApp(FastAPI):
+    """Every request passes the edge, which sends it straight to its endpoint; only what has none goes through the
+    framework's layers."""
+
+    edge: Edge
+    provided: Provided
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.edge(scope, receive, send)
+
+    async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+
+
 def create_app(
     services: Services,
     *,
@@ -53,7 +72,7 @@ def create_app(
     """The HTTP application over these services. `access` None: everyone may call everything.
     `lifespan` opens and closes what the services stand on."""
     options = options or HttpOptions()
-    app = FastAPI(
+    app = SchedulerApp(
         title="agentenv-scheduler",
         version=scheduler.__version__,
         openapi_url=None,
@@ -63,12 +82,10 @@ def create_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},
     )
-    app.state.services = services
-    app.state.options = options
-    app.state.access = access or OPEN
+    app.provided = Provided(services, options, access or OPEN)
     for noun in _ROUTERS:
         app.router.routes.extend(noun.router.routes)
-    app.add_middleware(Edge, metrics=services.metrics, in_flight_max=options.in_flight_max)
+    app.edge = Edge(Dispatch(app.router.routes, app.framework), services.metrics, options.in_flight_max)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 

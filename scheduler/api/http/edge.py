@@ -6,22 +6,24 @@ Plain ASGI, because every request passes here and nothing more is needed.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-import secrets
 from urllib.parse import quote
 
 import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from scheduler.api.http.header_fields import HeaderFields
 from scheduler.api.http.route import problem_response
 from scheduler.errors import Overloaded, SchedulerError
+from scheduler.observability.logging import REQUEST_ID, writes_debug
 from scheduler.observability.metrics import Metrics
 from scheduler.observability.tracing import Tracing
 
 log = structlog.get_logger("scheduler.http")
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
 # Health, readiness and metrics are answered under any load.
 _ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -37,9 +39,6 @@ class Edge:
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         method: str = scope["method"]
         if method == "HEAD":
             # Answered as GET without its body; the server's own scope keeps HEAD, so it knows.
@@ -47,27 +46,28 @@ class Edge:
         # Routes match the path as it was sent, so that an id may hold an escaped slash.
         raw_path: bytes | None = scope.get("raw_path")
         scope["path"] = quote(scope["path"]) if raw_path is None else raw_path.partition(b"?")[0].decode("latin-1")
-        request_id = scope["request_id"] = _request_id(scope)
+        request_id = scope["request_id"] = _request_id(HeaderFields.of(scope))
         answer = _Answer(send, request_id, with_body=method != "HEAD")
         self._in_flight += 1
         self._metrics.set_in_flight(self._in_flight)
-        started = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        logged_as = REQUEST_ID.set(request_id)
         try:
-            with structlog.contextvars.bound_contextvars(request_id=request_id):
-                if self._metrics.tracing is None or scope["path"] in _ALWAYS_ANSWERED:
-                    await self._serve(scope, receive, answer)
-                else:
-                    await self._serve_traced(self._metrics.tracing, scope, receive, answer)
+            if self._metrics.tracing is None or scope["path"] in _ALWAYS_ANSWERED:
+                await self._serve(scope, receive, answer)
+            else:
+                await self._serve_traced(self._metrics.tracing, scope, receive, answer)
         finally:
+            REQUEST_ID.reset(logged_as)
             self._in_flight -= 1
             self._metrics.set_in_flight(self._in_flight)
             method = method if method in _METHODS else "other"
             template = scope.get("route_template", "unmatched")
-            elapsed = asyncio.get_running_loop().time() - started
-            self._metrics.observe_http(method, template, answer.status, elapsed)
+            self._metrics.observe_http(method, template, answer.status, clock() - started)
             if answer.status != 503 and answer.status >= 500:
                 log.warning("request", method=method, route=template, status=answer.status, request_id=request_id)
-            else:
+            elif writes_debug():
                 log.debug("request", method=method, route=template, status=answer.status, request_id=request_id)
 
     async def _serve_traced(self, tracing: Tracing, scope: Scope, receive: Receive, answer: _Answer) -> None:
@@ -126,9 +126,9 @@ class _Answer:
         await problem_response(error, Request(scope))(scope, receive, self)
 
 
-def _request_id(scope: Scope) -> str:
+def _request_id(headers: HeaderFields) -> str:
     """The caller's own id when it is safe to log, else a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return str(value, "ascii")
-    return secrets.token_hex(16)
+    for given in headers.all(b"x-request-id"):
+        if _REQUEST_ID.fullmatch(given):
+            return given
+    return os.urandom(16).hex()

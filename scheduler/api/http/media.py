@@ -11,8 +11,10 @@ from pydantic import TypeAdapter
 from pydantic_core import ValidationError, to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Send
 
 from scheduler import deadline
+from scheduler.api.http.header_fields import HeaderFields
 from scheduler.api.http.problems import invalid_body
 from scheduler.errors import DeadlineExceeded, Malformed, PayloadTooLarge, UnsupportedMediaType
 
@@ -30,7 +32,7 @@ def media_type(header: str | None) -> str:
 def body_is_msgpack(request: Request, *, must_say: bool) -> bool:
     """The body's format. Without a Content-Type it is JSON, unless the caller `must_say`: pages of other sites can
     send requests without one. Raises UnsupportedMediaType for anything else."""
-    headers = request.headers.getlist("content-type")
+    headers = HeaderFields.of(request.scope).all(b"content-type")
     given = media_type(headers[0] if headers else None)
     if len(headers) < 2:
         if given == JSON or (not given and not must_say):
@@ -43,15 +45,15 @@ def body_is_msgpack(request: Request, *, must_say: bool) -> bool:
 
 def check_encoding(request: Request) -> None:
     """Raises UnsupportedMediaType for a compressed body, whose size cannot be limited before it is unpacked."""
-    for encoding in request.headers.getlist("content-encoding"):
+    for encoding in HeaderFields.of(request.scope).all(b"content-encoding"):
         if encoding.strip().lower() not in {"", "identity"}:
             raise UnsupportedMediaType("send the body as it is, without Content-Encoding", found=encoding[:100])
 
 
 def wants_msgpack(request: Request) -> bool:
     """Whether to answer in MessagePack: the first format in Accept, else that of the request's body."""
-    headers = request.headers
-    accept = headers.get("accept")
+    headers = HeaderFields.of(request.scope)
+    accept = headers.first(b"accept")
     if accept is not None and accept != "*/*":
         for wanted in accept.split(","):
             name = media_type(wanted)
@@ -59,30 +61,42 @@ def wants_msgpack(request: Request) -> bool:
                 return True
             if name in {JSON, PROBLEM_JSON}:
                 return False
-    return media_type(headers.get("content-type")) in _MSGPACK_NAMES
+    given = headers.first(b"content-type")
+    return given != JSON and media_type(given) in _MSGPACK_NAMES
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
     """The complete body, counted while it arrives, so that nothing larger is held. Raises PayloadTooLarge."""
     check_encoding(request)
-    announced = request.headers.get("content-length")
+    announced = HeaderFields.of(request.scope).first(b"content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > most_bytes:
         raise _too_large(most_bytes)
-    parts, size, more = [], 0, True
+    if _has_arrived(request):
+        return await _parts(request, most_bytes)
     try:
         # A body that arrives slowly, or not at all, counts against the request's deadline.
         async with asyncio.timeout(deadline.remaining_ms(default=60_000) / 1000):
-            while more:
-                message = await _next_part(request)
-                part: bytes = message.get("body", b"")
-                more = message.get("more_body", False)
-                size += len(part)
-                if size > most_bytes:
-                    raise _too_large(most_bytes)
-                parts.append(part)
+            return await _parts(request, most_bytes)
     except TimeoutError:
         raise DeadlineExceeded("the body did not arrive within the request's deadline") from None
-    return b"".join(parts)
+
+
+def _has_arrived(request: Request) -> bool:
+    """Whether uvicorn has the whole body, as it has nearly always: then nothing is waited for, and needs no timer."""
+    return getattr(getattr(request.receive, "__self__", None), "more_body", True) is False
+
+
+async def _parts(request: Request, most_bytes: int) -> bytes:
+    parts, size, more = [], 0, True
+    while more:
+        message = await _next_part(request)
+        part: bytes = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(part)
+        if size > most_bytes:
+            raise _too_large(most_bytes)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def _next_part(request: Request) -> Mapping[str, Any]:
@@ -128,3 +142,13 @@ def answer(
     if packed:
         return Response(msgpack.packb(content), status, headers, media_type=MSGPACK)
     return Response(to_json(content), status, headers, media_type=PROBLEM_JSON if problem else JSON)
+
+
+async def send_answer(content: Mapping[str, Any], send: Send, *, packed: bool) -> None:
+    """The same answer to a call that was done, without an object in between."""
+    body, media = (
+        (msgpack.packb(content), b"application/msgpack") if packed else (to_json(content), b"application/json")
+    )
+    headers = [(b"content-length", str(len(body)).encode()), (b"content-type", media)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

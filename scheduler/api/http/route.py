@@ -12,7 +12,7 @@ distinguished from an invalid field (422), and the hot path validates bytes stra
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -32,7 +32,7 @@ from scheduler.access.policy import AccessPolicy
 from scheduler.access.roles import NOBODY, Principal, Role
 from scheduler.api.http.access import check_browser, identify, single_header
 from scheduler.api.http.fields import Body
-from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, wants_msgpack
+from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body, send_answer, wants_msgpack
 from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.problems import ERRORS_SHOWN, invalid_parameter
@@ -51,25 +51,26 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Awaitable[Any]])
 TIMEOUT_HEADER = "X-Request-Timeout"
 
 
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """What the application provides to every endpoint."""
+
+    services: Services
+    options: HttpOptions
+    access: AccessPolicy
+
+
 class Call(Request):
     """One request, with what the application provides to endpoints."""
 
     principal: Principal = NOBODY
 
-    @property
-    def services(self) -> Services:
-        services: Services = self.scope["app"].state.services
-        return services
-
-    @property
-    def options(self) -> HttpOptions:
-        options: HttpOptions = self.scope["app"].state.options
-        return options
-
-    @property
-    def access(self) -> AccessPolicy:
-        access: AccessPolicy = self.scope["app"].state.access
-        return access
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        super().__init__(scope, receive)
+        provided: Provided = scope["app"].provided
+        self.services = provided.services
+        self.options = provided.options
+        self.access = provided.access
 
     @property
     def request_id(self) -> str:
@@ -120,36 +121,45 @@ class SchedulerRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **declared: Any) -> None:
         super().__init__(path, endpoint, **declared)
-        handle = self.get_route_handler()
+        answer_of = self._answer_of()
 
         # Our endpoints have no dependencies, so FastAPI's exit stacks are not needed.
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            response = await handle(Call(scope, receive))
-            await response(scope, receive, send)
+            call = Call(scope, receive)
+            content = await answer_of(call)
+            if isinstance(content, Response):
+                await content(scope, receive, send)
+            else:
+                await send_answer(content, send, packed=wants_msgpack(call))
 
         self.app = serve
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI asks for one; `serve` takes its place."""
+
+        async def unused(request: Request) -> Response:
+            raise NotImplementedError
+
+        return unused
+
+    def _answer_of(self) -> Callable[[Call], Coroutine[Any, Any, Response | Mapping[str, Any]]]:
         endpoint, template = self.endpoint, self.path_format
         roles: frozenset[Role] = endpoint.roles  # type: ignore[attr-defined]  # set by `reach`
         plan = _plan(endpoint, roles, set(self.param_convertors))
 
-        async def handle(request: Request) -> Response:
-            call = request if isinstance(request, Call) else Call(request.scope, request.receive)
+        async def handle(call: Call) -> Response | Mapping[str, Any]:
             call.scope["route_template"] = template
             try:
                 check_browser(call, call.access)
-                call.principal = identify(call, roles)
+                call.principal = identify(call, call.access, roles)
                 with deadline.within(_seconds_for(call)):
                     arguments = await _read(plan, call)
-                    content = await endpoint(call, **arguments)
+                    content: Response | Mapping[str, Any] = await endpoint(call, **arguments)
             except SchedulerError as error:
                 if not status_of(error).shows_detail:
                     log.exception("a call failed inside the scheduler", route=template, detail=error.full_detail)
                 return problem_response(error, call, to_operator=call.principal.role is Role.ADMIN)
-            if isinstance(content, Response):
-                return content
-            return answer(content, packed=wants_msgpack(call))
+            return content
 
         return handle
 

@@ -42,7 +42,7 @@ async def check_readiness(call: Call) -> Any:
 @reach(FOR_EVERYONE)
 async def metrics(call: Call) -> Any:
     if call.options.metrics_need_admin:
-        identify(call, FOR_ADMINS)
+        identify(call, call.access, FOR_ADMINS)
     return Response(call.services.overview.page(), media_type=PAGE_CONTENT_TYPE)
 
 
