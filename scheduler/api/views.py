@@ -11,6 +11,7 @@ from scheduler.domain.replica import LiveReplica, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template
 from scheduler.domain.summary import Summary
+from scheduler.ledger.journals import Entry
 
 _SNAPSHOT_NUMBERS = tuple(field.name for field in fields(NodeSnapshot) if field.name not in {"status", "disks"})
 
@@ -215,4 +216,23 @@ def summary_view(summary: Summary) -> dict[str, Any]:
         "oldest_pending_ms": summary.oldest_pending_ms,
         "waiting": 0,
         "rates": asdict(summary.rates),
+    }
+
+
+def decision_entry_view(entry: Entry) -> dict[str, Any]:
+    """One of the last decisions; the strategy of a refusal is the one that was in force."""
+    facts = entry.facts
+    return {
+        "instant_ms": entry.at_ms,
+        "outcome": facts["outcome"],
+        "reason": facts.get("reason"),
+        "reasons": facts.get("reasons") or {},
+        "over_limit": facts.get("over_limit"),
+        "hint": facts.get("hint"),
+        "node_id": facts.get("node_id"),
+        "reservation_id": facts.get("reservation_id"),
+        "degraded": bool(facts.get("degraded")),
+        "caller": facts.get("caller"),
+        "request_id": facts.get("request_id"),
+        "strategy": facts.get("strategy") or entry.strategy,
     }

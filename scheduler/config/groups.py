@@ -148,6 +148,7 @@ class LoggingSettings:
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.AUTO
     calls_per_second: int = 20
+    decisions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,6 +277,10 @@ _PROCESS = (
     Key("logging.calls_per_second", integer(0, 1_000_000), "logging.calls_per_second",
         "Of placements, refusals, confirms, cancels, assignments and doubtful heartbeats at most so many lines a "
         "second each keep their level; the next one says how many were left out. `debug` shows them all."),
+    Key("decisions.keep", integer(0, 10_000), "ledger.decisions_keep",
+        "How many of the last decisions the ledger keeps for `GET /v1/decisions`; 0 = none."),
+    Key("decisions.log", boolean(), "logging.decisions",
+        "Whether each placement and each refusal is a line of the log, with its hint and its reasons."),
     Key("tracing.enabled", boolean(), "tracing.enabled",
         "Whether spans of requests and of calls of the ledger are exported; needs the extra `otel`."),
 )  # fmt: skip

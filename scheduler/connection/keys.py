@@ -55,6 +55,7 @@ class Keys:
     stats = _Key("stats")
     tallies = _Key("tallies")
     rates = _Key("rates")
+    decisions = _Key("decisions")
     replicas = _Key("replicas")
     configured = _Key("configured")
     rebuild = _Key("rebuild")

@@ -99,6 +99,7 @@ class LedgerSettings:
     cold_default_memory_mb: int = 0
     avoid: AvoidSettings = field(default_factory=AvoidSettings)
     templates_learn: bool = False
+    decisions_keep: int = 1_000
     artifact_store_capacity: int = 1_000_000
     artifact_lookup_node_limit: int = 0
     self_registration: bool = False

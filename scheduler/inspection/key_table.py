@@ -60,6 +60,7 @@ _KINDS = (
     *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned", "ended")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),
     *(KeyKind(name, "zset") for name in ("avoided", "avoided_ready", "avoided_last_resort", "avoided_until")),
+    *(KeyKind(name, "zset") for name in ("decisions",)),
     *(KeyKind(name, "list") for name in ("artifact_leftovers",)),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
     *(KeyKind(name, "hash") for name in ("conversion", "rebuild")),

@@ -10,6 +10,7 @@ from scheduler.ledger.bindings import BindingStore
 from scheduler.ledger.conversion import Conversion
 from scheduler.ledger.cpu_configs import CpuConfigStore
 from scheduler.ledger.groups import GroupStore
+from scheduler.ledger.journals import JournalStore
 from scheduler.ledger.leases import LeaseStore
 from scheduler.ledger.ledger_time import LedgerTime
 from scheduler.ledger.nodes import NodeStore
@@ -43,6 +44,7 @@ class Ledger:
         self.bindings = BindingStore(runner, self.upstream_bindings)
         self.templates = TemplateStore(runner)
         self.groups = GroupStore(runner)
+        self.journals = JournalStore(runner)
         self.summary = SummaryStore(runner, domain)
         self.artifacts = ArtifactStore(runner)
         self.cpu_configs = CpuConfigStore(runner)

@@ -76,6 +76,7 @@ class Replica:
                 metrics=Metrics(self._tracing),
                 lenient_hints=settings.hints.lenient,
                 calls_logged_per_second=settings.logging.calls_per_second,
+                decisions_logged=settings.logging.decisions,
             )
             self._discovery = self._kubernetes_discovery(ledger, services)
             self.listeners, of_listeners = open_listeners(services, settings)
@@ -179,6 +180,7 @@ class Replica:
                 BackgroundTask("remembering discovery", 2_000, membership.remember_discovery),
                 BackgroundTask("sweeping", 500, sweeping(ledger)),
                 BackgroundTask("refreshing rows", 250, refreshing(ledger)),
+                BackgroundTask("writing decisions", 10_000, services.decisions.flush, wake=services.decisions.due),
             ]
             if ledger.upstream_bindings is not None:
                 refresh = upstream.refreshing(ledger.upstream_bindings, ledger.leases, self.replica_id)
@@ -204,7 +206,8 @@ class Replica:
     async def _leave(self, ledger: Ledger) -> None:
         try:
             async with asyncio.timeout(_LEAVE_SECONDS):
-                if self._membership is not None:
+                if self._services is not None and self._membership is not None:
+                    await self._services.decisions.flush()
                     await self._membership.leave()
         except (SchedulerError, TimeoutError):
             log.info("the ledger does not answer; other replicas wait for this one's keepalive to expire")

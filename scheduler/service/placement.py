@@ -11,6 +11,7 @@ from scheduler.errors import Conflict, NoNodes, SchedulerError
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics, status_label
+from scheduler.service.decisions import DecisionService
 from scheduler.service.requests import clean_batch_request, clean_schedule_request
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ log = get_logger("scheduler.placement")
 class PlacementService:
     """Chooses a node for a request and, for a creation, reserves on it."""
 
-    def __init__(self, store: PlacementStore, metrics: Metrics, calls: CallLog) -> None:
+    def __init__(self, store: PlacementStore, metrics: Metrics, calls: CallLog, decisions: DecisionService) -> None:
         self._store = store
+        self._decisions = decisions
         self._metrics = metrics
         self._calls = calls
         # A refusal does not name its strategy, so the metrics use the last answer's.
@@ -48,6 +50,7 @@ class PlacementService:
         finally:
             self._metrics.observe_schedule(self._strategy, status_label(outcome), clock() - started)
         self._note_decision(decision)
+        self._decisions.note_placed(request, decision)
         return decision
 
     async def schedule_batch(self, batch: BatchRequest) -> BatchDecision:
@@ -68,7 +71,7 @@ class PlacementService:
             raise
         finally:
             self._metrics.observe_schedule(self._strategy, status_label(outcome), clock() - started)
-        self._note_batch(decision, batch.requests[0].caller)
+        self._note_batch(decision, batch)
         return decision
 
     async def explain(
@@ -100,7 +103,8 @@ class PlacementService:
                 replayed=decision.replayed,
             )
 
-    def _note_batch(self, decision: BatchDecision, caller: str) -> None:
+    def _note_batch(self, decision: BatchDecision, batch: BatchRequest) -> None:
+        self._decisions.note_batch(batch, decision)
         if decision.replayed:
             self._metrics.count_replay("schedule_batch")
         for placed in decision.placed:
@@ -110,12 +114,17 @@ class PlacementService:
         for refused in decision.refused:
             self._metrics.count_refusal(NoNodes(sum(refused.reasons.values()), refused.reasons))
         self._calls.info(
-            log, "placed a batch", placed=len(decision.placed), refused=len(decision.refused), caller=caller
+            log,
+            "placed a batch",
+            placed=len(decision.placed),
+            refused=len(decision.refused),
+            caller=batch.requests[0].caller,
         )
 
     def _note_refusal(self, request: ScheduleRequest, error: BaseException) -> None:
         if isinstance(error, NoNodes):
             self._metrics.count_refusal(error)
+            self._decisions.note_refused(request, error)
             self._calls.info(log, "refused", candidates=error.candidates, reasons=error.reasons, caller=request.caller)
         elif isinstance(error, Conflict):
             self._metrics.count_conflict("schedule")

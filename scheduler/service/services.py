@@ -12,6 +12,7 @@ from scheduler.observability.metrics import Metrics
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
 from scheduler.service.cpu_configs import CpuConfigs
+from scheduler.service.decisions import DecisionService
 from scheduler.service.hints import HintService
 from scheduler.service.nodes import NodeService
 from scheduler.service.overview import OverviewService
@@ -35,6 +36,7 @@ class Services:
 
     ledger: Ledger
     placement: PlacementService
+    decisions: DecisionService
     nodes: NodeService
     reservations: ReservationService
     bindings: BindingService
@@ -58,8 +60,10 @@ def build_services(
     metrics: Metrics | None = None,
     lenient_hints: bool = True,
     calls_logged_per_second: int = CALLS_PER_SECOND,
+    decisions_logged: bool = False,
 ) -> Services:
-    """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller sets `strict`."""
+    """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller sets `strict`.
+    `decisions_logged`: each decision is a line of the log."""
     calls = CallLog(calls_logged_per_second)
     metrics = metrics if metrics is not None else Metrics()
     metrics.set_build(__version__)
@@ -67,9 +71,11 @@ def build_services(
     if ledger.client.reader is not ledger.client:
         metrics.watch_store("reader", ledger.client.reader.statistics)
     readiness = ReadinessService(ledger, metrics)
+    decisions = DecisionService(ledger.journals, logged=decisions_logged)
     return Services(
         ledger=ledger,
-        placement=PlacementService(ledger.placements, metrics, calls),
+        placement=PlacementService(ledger.placements, metrics, calls, decisions),
+        decisions=decisions,
         nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs), calls),
         reservations=ReservationService(ledger.reservations, metrics, calls),
         bindings=BindingService(ledger.bindings, metrics, calls),

@@ -144,6 +144,8 @@ async def placing(client: AsyncSchedulerClient) -> None:
     with pytest.raises(NoNodes) as refused:
         await client.schedule(HINT, exclude_nodes=("node/a",))
     assert refused.value.reasons == {"excluded": 1, "lingering": 1}
+    last = (await client.decisions(limit=1)).decisions[0]
+    assert (last.outcome, last.reasons) == ("refused", refused.value.reasons)
     with pytest.raises(InvalidRequest) as invalid:
         await client.schedule(ColdSandbox(cpu_count=-1))
     assert invalid.value.errors[0].field == "hint.cpu_count"

@@ -64,6 +64,7 @@ PATHS = {
     "/v1/settings": {"get"},
     "/v1/replicas": {"get"},
     "/v1/summary": {"get"},
+    "/v1/decisions": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }
@@ -206,6 +207,7 @@ BEYOND_THE_SCHEMA = {
     # A blank filter, limit or cursor is none.
     ("/v1/reservations", "get"): "negative_data_rejection",
     ("/v1/templates", "get"): "negative_data_rejection",
+    ("/v1/decisions", "get"): "negative_data_rejection",
     ("/v1/groups", "get"): "negative_data_rejection",
     # Likewise; and which cursors there are depends on what the page is sorted by.
     ("/v1/nodes", "get"): "negative_data_rejection positive_data_acceptance",

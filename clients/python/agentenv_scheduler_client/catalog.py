@@ -177,3 +177,26 @@ class Summary:
     oldest_pending_ms: int | None = None
     waiting: int = 0
     rates: Rates = field(default_factory=Rates)
+
+
+@dataclass(frozen=True, slots=True)
+class PastDecision:
+    """`outcome`: placed or refused. `hint` is what was asked for, long texts cut; None: ordinary routing."""
+
+    instant_ms: int
+    outcome: str
+    reason: str | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    hint: Mapping[str, Any] | None = None
+    node_id: str | None = None
+    reservation_id: str | None = None
+    degraded: bool = False
+    caller: str = ""
+    request_id: str = ""
+    strategy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPage:
+    decisions: tuple[PastDecision, ...]
+    cursor: str | None = None

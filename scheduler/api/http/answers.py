@@ -313,6 +313,26 @@ class SettingsAnswer(Answer):
     settings: dict[str, Any] = Field(description="by name; durations in milliseconds, null where there is no limit")
 
 
+class PastDecisionAnswer(Answer):
+    instant_ms: int = Field(description="when it was made, in the ledger's time")
+    outcome: Literal["placed", "refused"] = Field(description="whether a node was chosen")
+    reason: str | None = Field(description="of a refusal: the reason that kept most nodes out")
+    reasons: dict[str, int] = Field(description="of a refusal: nodes by the first reason that kept each out")
+    over_limit: OverLimitAnswer | None = Field(description="of a refusal: the commonest limit")
+    hint: dict[str, Any] | None = Field(description="what was asked for; long texts are cut")
+    node_id: str | None = Field(description="the node that was chosen")
+    reservation_id: str | None = Field(description="what holds the capacity")
+    degraded: bool
+    caller: str = Field(description="the name of the caller's API key")
+    request_id: str
+    strategy: str = Field(description="the strategy in force")
+
+
+class PastDecisionsAnswer(Answer):
+    decisions: list[PastDecisionAnswer] = Field(description="newest first")
+    cursor: str | None
+
+
 class LedgerAnswer(Answer):
     epoch: str = Field(description="the random id of this ledger; an emptied one gets a new id")
     rebuilding: bool = Field(description="the ledger was lost, and what is missing may come back")

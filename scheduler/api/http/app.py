@@ -26,6 +26,7 @@ from scheduler.api.http.routes import (
     agreement,
     artifacts,
     bindings,
+    decisions,
     groups,
     heartbeats,
     nodes,
@@ -41,7 +42,10 @@ from scheduler.service import Services
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 # Routes are matched in this order, the most frequent first.
-_ROUTERS = (placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, operating)
+_ROUTERS = (
+    *(placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, decisions),
+    operating,
+)
 
 
 class SchedulerApp(FastAPI):

@@ -16,7 +16,7 @@ from agentenv_scheduler_client._async.placement import AsyncPlacement
 from agentenv_scheduler_client._async.reservations import AsyncReservations
 from agentenv_scheduler_client._async.waiting import AsyncWaiting, Start, Stop
 from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
-from agentenv_scheduler_client.catalog import Readiness, Replicas, Settings, Summary
+from agentenv_scheduler_client.catalog import DecisionPage, Readiness, Replicas, Settings, Summary
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
 from agentenv_scheduler_client.pages import answered_object, version_in
@@ -222,6 +222,14 @@ class AsyncSchedulerClient:
     async def summary(self) -> Summary:
         """The whole ledger on one page; cheap enough to be asked every second."""
         return await self._calls.ask(Question("GET", path("summary")), lambda answer: read(Summary, answer))
+
+    async def decisions(
+        self, *, reason: str = "", node_id: str = "", caller: str = "", limit: int = 100, cursor: str | None = None
+    ) -> DecisionPage:
+        """A page of the last decisions, newest first; `limit` is at most 1,000."""
+        params = given(limit=str(limit), reason=reason, node_id=node_id, caller=caller, cursor=cursor)
+        question = Question("GET", path("decisions"), params=params)
+        return await self._calls.ask(question, lambda answer: read(DecisionPage, answer))
 
     async def check_health(self) -> None:
         """Returns when the process answers. Asked once."""
