@@ -26,10 +26,10 @@ THIS := $(PIP) install --no-deps --no-index --no-build-isolation --editable .
 MADE := $(VENV)/.python-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format types proto client bench scaling faults soak secrets lock audit manifests check wheel clean
+.PHONY: help demo test quick lint format types proto client bench scaling faults soak screenshots secrets lock audit manifests check wheel clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUN) ## the main job, live, on the embedded ledger
 	@$(BIN)/agentenv-scheduler demo $(ARGS)
@@ -48,6 +48,9 @@ faults: $(DEV) ## break real servers and replicas on purpose
 
 soak: $(DEV) ## twenty minutes of hostile input
 	@SCHEDULER_TEST_HYPOTHESIS=soak $(PYTEST) -m soak --timeout 3600 $(ARGS)
+
+screenshots: $(DEV) ## the console's pictures in docs/images; needs Chromium
+	@$(BIN)/python -m tests.console.screenshots
 
 lint: $(DEV) ## ruff: rules and format
 	@$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from scheduler.domain.placement import BatchDecision, Decision, Explanation, Hin
 from scheduler.domain.replica import LiveReplica, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template
+from scheduler.domain.settings import LedgerSettings
 from scheduler.domain.summary import Summary
 from scheduler.ledger.journals import Entry
 
@@ -178,19 +179,34 @@ def replica_view(replica: LiveReplica) -> dict[str, Any]:
 
 
 def settings_view(found: SettingsInForce) -> dict[str, Any]:
-    """Overcommit as a file says it: a factor, or `unlimited`. Templates have a list of their own."""
-    settings = asdict(found.settings)
-    revision = settings.pop("revision")
-    del settings["templates"]
-    for name in ("overcommit_cpu", "overcommit_memory"):
-        settings[name] = "unlimited" if settings[name] is None else settings[name] / 1000
+    settings = _shown_settings(found.settings)
     return {
         "domain": found.domain,
-        "revision": revision,
+        "revision": found.settings.revision,
         "epoch": found.epoch,
         "rebuilding": found.rebuilding,
         "clock_skew_ms": found.clock_skew_ms,
         "settings": settings,
+        "sources": _sources(settings, _shown_settings(LedgerSettings())),
+    }
+
+
+def _shown_settings(in_force: LedgerSettings) -> dict[str, Any]:
+    """Overcommit as a file says it: a factor, or `unlimited`. Templates have a list of their own."""
+    settings = asdict(in_force)
+    del settings["revision"], settings["templates"]
+    for name in ("overcommit_cpu", "overcommit_memory"):
+        settings[name] = "unlimited" if settings[name] is None else settings[name] / 1000
+    return settings
+
+
+def _sources(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Each setting's source, under the same names."""
+    return {
+        name: _sources(value, defaults[name])
+        if isinstance(value, dict)
+        else ("default" if value == defaults[name] else "configuration")
+        for name, value in settings.items()
     }
 
 

@@ -67,6 +67,7 @@ class HttpSettings:
     api_keys_file: Path | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
+    root_path: str = ""
     tls: TlsSettings | None = None
     request_timeout_ms: int = 10_000
     body_bytes_max: int = 8 * 1024 * 1024

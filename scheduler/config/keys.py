@@ -29,6 +29,7 @@ from scheduler.config.kinds import (
 )
 from scheduler.config.structured import nodes, templates
 from scheduler.domain.limits import MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
+from scheduler.domain.path_prefix import PATH_PREFIX_FORM, PATH_PREFIX_PATTERN
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import Admission, GroupPlacement, Limits
 
@@ -219,6 +220,8 @@ _EDGES = (
         "Allow listening beyond loopback without API keys, over HTTP and gRPC.", "--insecure"),
     Key("http.allowed_hosts", names(), "http.allowed_hosts",
         "Names by which browsers may call HTTP on loopback without API keys, beside this machine's own."),
+    Key("http.root_path", text(PATH_PREFIX_FORM, PATH_PREFIX_PATTERN), "http.root_path",
+        "The path below which a proxy shows it, where the proxy does not say so (X-Forwarded-Prefix)."),
     Key("http.tls.cert_file", optional(file()), Apart(), "PEM certificate chain; HTTP is plain without it."),
     Key("http.tls.key_file", optional(file()), Apart(), "Its private key."),
     Key("http.tls.client_ca_file", optional(file()), Apart(), "Clients must show a certificate of this authority."),

@@ -26,6 +26,7 @@ from scheduler.errors import NoNodes
 from scheduler.lab.clock import PacedAgenda, always
 from scheduler.lab.fleet import FleetOptions
 from scheduler.lab.http_surface import OverHttp
+from scheduler.lab.live_fleet import LiveFleet, LiveFleetOptions
 from scheduler.lab.replay import Contender, Replay, ReplayOptions, ReplayResult
 from scheduler.lab.replicas import RunningReplica, replicas
 from scheduler.lab.tables import replay_table
@@ -53,7 +54,18 @@ async def run_demo(console: Console, *, port: int = 0, keep: bool = False) -> No
         await show_drain(console, OverHttp(started[-1].client))
         console.print(next_steps(started[-1], keep=keep))
         if keep:
-            await started[-1].replica.run()
+            await keep_moving(started[-1])
+
+
+async def keep_moving(running: RunningReplica) -> None:
+    """Another fleet takes the place of the full one, and sandboxes come and go on it until the replica is stopped."""
+    fleet = LiveFleet(LiveFleetOptions(running.address, cpu_count=48, creates_per_second=3.0))
+    await OverHttp(running.client).discover(fleet.addresses)
+    moving = asyncio.create_task(fleet.run())
+    try:
+        await running.replica.run()
+    finally:
+        await end_tasks([moving])
 
 
 def burst(trace: Trace) -> Trace:
@@ -172,18 +184,18 @@ def next_steps(replica: RunningReplica, *, keep: bool) -> Group:
     lines = [Text("\nTry next", style="bold")]
     if keep:
         lines += [
-            Text(f"  The {replica.strategy.value} replica goes on at {replica.address} until you press Ctrl-C:"),
+            Text(f"  {replica.address}/", style="bold").append("  the console, in a browser", style="not bold"),
+            Text(f"  {replica.strategy.value} goes on, with eight nodes that fill and empty, until you press Ctrl-C:"),
             Text(f"  curl -s {replica.address}/v1/nodes"),
             Text(
                 f"  curl -s {replica.address}/v1/schedule -H 'content-type: application/json' "
                 """-d '{"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 512}}'"""
             ),
             Text(f"  curl -s {replica.address}/v1/reservations?limit=3"),
-            Text(f"  {replica.address}/ in a browser; its nodes have stopped reporting, so they turn unhealthy"),
         ]
     else:
         lines += [
-            try_line("demo --keep", "the same, and the server stays for curl"),
+            try_line("demo --keep", "the same, and a fleet that moves, with its console"),
             try_line("serve", "a replica with its ledger inside, on port 8090"),
             Text(f"  {'curl -s http://127.0.0.1:8090/v1/nodes':<53}what it then knows of its nodes"),
         ]

@@ -24,6 +24,7 @@ from agentenv_scheduler_client import (
     SchedulerError,
 )
 from scheduler.domain.limits import MIB
+from scheduler.domain.node import NodeAddress
 from scheduler.lab.http_surface import open_client
 from scheduler.observability.logging import get_logger
 
@@ -76,11 +77,15 @@ class LiveNode:
         )
         return Heartbeat(
             service_instance_id=self.instance_id,
-            endpoint=f"http://{self.node_id}:8000",
+            endpoint=endpoint_of(self.node_id),
             sequence=self.reports,
             snapshot=snapshot,
             sandbox_ids=tuple(sorted(self.running)),
         )
+
+
+def endpoint_of(node_id: str) -> str:
+    return f"http://{node_id}:8000"
 
 
 class LiveFleet:
@@ -93,6 +98,11 @@ class LiveFleet:
         self._nodes = {
             f"node-{number}": LiveNode(f"node-{number}", secrets.token_hex(8)) for number in range(options.nodes)
         }
+
+    @property
+    def addresses(self) -> list[NodeAddress]:
+        """For a scheduler where nodes do not register themselves."""
+        return [NodeAddress(node_id, endpoint_of(node_id)) for node_id in self._nodes]
 
     async def run(self) -> None:
         async with (

@@ -185,6 +185,7 @@ def http_listener(
         in_flight_max=min(settings.in_flight_max, limits.connections_max - _CONNECTIONS_BESIDE_REQUESTS),
         request_timeout_ms=settings.request_timeout_ms,
         metrics_need_admin=settings.metrics_need_admin,
+        root_path=settings.root_path,
     )
     app = create_app(services, options=options, access=access)
     return HttpListener("HTTP", app, bound, access, settings.tls)

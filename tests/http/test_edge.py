@@ -274,15 +274,6 @@ async def test_a_draining_replica_is_not_ready_and_still_answers(embedded_ledger
         assert (await api.get("/v1/nodes")).status_code == 200
 
 
-async def test_the_console_is_one_page_that_loads_nothing_from_elsewhere(embedded_api: httpx.AsyncClient) -> None:
-    answer = await embedded_api.get("/")
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    assert not re.search(r"(src|href)\s*=|@import|https?://", answer.text)
-    for call in ("/v1/nodes", "/v1/reservations", "/v1/groups"):
-        assert call in answer.text
-
-
 async def test_metrics_show_agentenvs_names_with_all_statuses(embedded_ledger: Ledger) -> None:
     services = build_services(embedded_ledger)
     async with open_client(services) as api:

@@ -106,7 +106,8 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all replicas agree on. `settings` is by name: durations in milliseconds, None where there is no limit."""
+    """What all replicas agree on. `settings` is by name: durations in milliseconds, None where there is no limit.
+    `sources` is by the same names: `default`, or `configuration` where it differs."""
 
     domain: str
     revision: int = 0
@@ -114,6 +115,7 @@ class Settings:
     rebuilding: bool = False
     clock_skew_ms: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

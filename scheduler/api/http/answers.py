@@ -311,6 +311,7 @@ class SettingsAnswer(Answer):
     rebuilding: bool = Field(description="the ledger was lost, and what is missing may come back")
     clock_skew_ms: int = Field(description="how far the ledger's time is ahead of its server's clock")
     settings: dict[str, Any] = Field(description="by name; durations in milliseconds, null where there is no limit")
+    sources: dict[str, Any] = Field(description="by the same names: `default`, or `configuration` where it differs")
 
 
 class PastDecisionAnswer(Answer):

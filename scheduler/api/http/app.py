@@ -31,6 +31,7 @@ from scheduler.api.http.routes import (
     heartbeats,
     nodes,
     operating,
+    pages,
     placement,
     reservations,
     templates,
@@ -45,6 +46,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 _ROUTERS = (
     *(placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, decisions),
     operating,
+    pages,
 )
 
 
@@ -89,7 +91,7 @@ def create_app(
     app.provided = Provided(services, options, access or OPEN)
     for noun in _ROUTERS:
         app.router.routes.extend(noun.router.routes)
-    app.edge = Edge(Dispatch(app.router.routes, app.framework), services.metrics, options.in_flight_max)
+    app.edge = Edge(Dispatch(app.router.routes, app.framework), services.metrics, options)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]  # FastAPI's documented way to extend it
     return app
 

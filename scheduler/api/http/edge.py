@@ -15,7 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler.api.http.header_fields import HeaderFields
+from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.route import problem_response
+from scheduler.domain.path_prefix import without_prefix
 from scheduler.errors import Overloaded, SchedulerError
 from scheduler.observability.logging import REQUEST_ID, writes_debug
 from scheduler.observability.metrics import Metrics
@@ -32,10 +34,11 @@ _ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/metrics"})
 class Edge:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, in_flight_max: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, options: HttpOptions) -> None:
         self._app = app
         self._metrics = metrics
-        self._in_flight_max = in_flight_max
+        self._in_flight_max = options.in_flight_max
+        self._root_path = options.root_path
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,6 +49,8 @@ class Edge:
         # Routes match the path as it was sent, so that an id may hold an escaped slash.
         raw_path: bytes | None = scope.get("raw_path")
         scope["path"] = quote(scope["path"]) if raw_path is None else raw_path.partition(b"?")[0].decode("latin-1")
+        if self._root_path:
+            scope["path"] = without_prefix(scope["path"], self._root_path)
         request_id = scope["request_id"] = _request_id(HeaderFields.of(scope))
         answer = _Answer(send, request_id, with_body=method != "HEAD")
         self._in_flight += 1

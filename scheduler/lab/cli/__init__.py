@@ -199,7 +199,9 @@ def bench_schedule_command(
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the server running until Ctrl-C.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Go on until Ctrl-C, with a fleet that moves: look at its console.")
+    ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the server; 0 takes a free one.")] = 0,
 ) -> None:
     """Show the main job live, over HTTP, on the embedded ledger; under half a minute."""

@@ -1,8 +1,7 @@
-"""Health, readiness, metrics, the OpenAPI document, and the two web pages."""
+"""Health, readiness, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
@@ -14,15 +13,6 @@ from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.observability.metrics import PAGE_CONTENT_TYPE
 
 router = noun_router("operating")
-
-_PAGES = Path(__file__).parent.parent
-CONSOLE = (_PAGES / "console.html").read_bytes()
-DOCS = (_PAGES / "docs.html").read_bytes()
-# Only the page itself may load or run, and it may connect only to its own origin.
-PAGE_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 
 
 @router.get("/healthz", response_model=HealthAnswer, summary="The process runs")
@@ -51,20 +41,3 @@ async def metrics(call: Call) -> Any:
 async def openapi(call: Call) -> Any:
     document: dict[str, Any] = call.scope["app"].openapi()
     return document
-
-
-@router.get("/", include_in_schema=False)
-@reach(FOR_EVERYONE)
-async def console(call: Call) -> Any:
-    return _page(CONSOLE)
-
-
-@router.get("/docs", include_in_schema=False)
-@reach(FOR_EVERYONE)
-async def docs(call: Call) -> Any:
-    return _page(DOCS)
-
-
-def _page(content: bytes) -> Response:
-    headers = {"Content-Security-Policy": PAGE_POLICY, "X-Content-Type-Options": "nosniff"}
-    return Response(content, media_type="text/html; charset=utf-8", headers=headers)

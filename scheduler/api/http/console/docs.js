@@ -1,28 +1,5 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>agentenv-scheduler: the HTTP API</title>
-<style>
-  :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
-  body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1.5rem; }
-  h1 { font-size: 1.3rem; margin: 0; } h2 { font-size: 1.05rem; margin: 1.8rem 0 .5rem; text-transform: capitalize; }
-  details { border-bottom: 1px solid var(--line); } summary { cursor: pointer; padding: .35rem 0; }
-  details > div { padding: 0 0 .8rem 1.1rem; }
-  code, .verb { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
-  .verb { display: inline-block; min-width: 4.2rem; font-weight: 600; } .soft { opacity: .7; }
-  table { border-collapse: collapse; width: 100%; } th { text-align: left; font-weight: 600; opacity: .7; }
-  th, td { padding: .2rem .8rem .2rem 0; border-bottom: 1px solid var(--soft); vertical-align: top; }
-  td:first-child { white-space: nowrap; } h3 { font-size: .95rem; margin: .8rem 0 .2rem; }
-</style>
-</head>
-<body>
-<h1>agentenv-scheduler</h1>
-<p id="about" role="status">reading…</p>
-<main id="operations"></main>
-<script>
-"use strict";
+// The document of the HTTP API: /openapi.json, laid out to be read.
+
 const make = (tag, content, className) => {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -122,6 +99,3 @@ async function show() {
   }
 }
 show();
-</script>
-</body>
-</html>
