@@ -44,6 +44,7 @@ EXAMPLES = max(5, settings().max_examples // 4)
 # Every call API.md names, and what the command line asks beside them: settings and replicas.
 PATHS = {
     "/v1/schedule": {"post"},
+    "/v1/schedule/batch": {"post"},
     "/v1/explain": {"post"},
     "/v1/hints": {"post"},
     "/v1/reservations": {"get"},
