@@ -7,10 +7,11 @@
 -- ARGV[2]: replica_id
 -- ARGV[3]: revision  of this configuration
 -- ARGV[4]: waiting  '1': nodes new to the ledger were known before it was lost, as for set_nodes
--- ARGV[5]: listed_count  how many pairs follow
--- ARGV[6..]: nodes  node_id, endpoint, …; then ids that this configuration does not list
+-- ARGV[5]: listed_count  how many triplets follow
+-- ARGV[6..]: nodes  node_id, endpoint, labels as include/labels writes them, …; then ids that this configuration does
+--          not list
 -- Reply: {'configured', {node_id, endpoint, state, …} that changed, {node_id, …} taken out, {node_id, …} that stay
---        because another replica is alive} | {'outdated', revision of the ledger's settings}
+--        because another replica is alive, {node_id, …} without their labels, because there are too many label sets} | {'outdated', revision of the ledger's settings}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(changes log nodes + open reservations of returning nodes); what is given up of those that return too
@@ -27,13 +28,13 @@ local settings, refused = read_settings()
 if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
-local revision, listed_end = tonumber(ARGV[3]), 5 + 2 * tonumber(ARGV[5])
+local revision, listed_end = tonumber(ARGV[3]), 5 + 3 * tonumber(ARGV[5])
 local about = (ARGV[4] == '1' or not_rebuilt(settings.gated_until_ms, now)) and { waiting = '1' } or nil
 local in_force = redis.call('HGET', KEYS[1], 'revision')
 if tonumber(in_force) > revision then return { 'outdated', in_force } end
 
 local settled = 0
-for index = 6, listed_end, 2 do
+for index = 6, listed_end, 3 do
   settled = settled + settle_absence(ARGV[index], now)
   if settled >= REMOVED_SLICE then
     save_rows()
@@ -42,14 +43,17 @@ for index = 6, listed_end, 2 do
 end
 
 save_rows()
-local changed, gone, kept = {}, {}, {}
-for index = 6, listed_end, 2 do
-  local node_id, endpoint = ARGV[index], ARGV[index + 1]
-  local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery')
+local changed, gone, kept, without = {}, {}, {}, {}
+for index = 6, listed_end, 3 do
+  local node_id, endpoint, labels = ARGV[index], ARGV[index + 1], ARGV[index + 2]
+  local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery', 'labels_configured', 'unlabelled')
   local state = known[2] == 'lingering' and 'lingering' or 'active'
   if known[1] ~= endpoint or known[2] ~= state then
     list_node(node_id, endpoint, state, now, about)
     for _, part in ipairs({ node_id, endpoint, state }) do changed[#changed + 1] = part end
+  end
+  if labels ~= (known[3] or '') or known[4] == '1' then
+    if not labelling.apply(node_id, 'labels_configured', labels) then without[#without + 1] = node_id end
   end
   redis.call('ZADD', key('configured'), integer(revision), node_id)
 end
@@ -66,4 +70,4 @@ save_rows()
 for index = 1, #changed, 3 do note_listed(changed[index], changed[index + 2]) end
 delist_nodes(gone, now, settings)
 close_clock(now)
-return { 'configured', changed, gone, kept }
+return { 'configured', changed, gone, kept, without }

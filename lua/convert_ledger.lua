@@ -1,10 +1,10 @@
--- convert_ledger.lua: brings the ledger of version 0.1 (format 1), or one of format 2, to the format of this version.
+-- convert_ledger.lua: brings the ledger of version 0.1 (format 1), or one of format 2 or 3, to the format of this version.
 -- Guarantee: version 0.1 is fenced before anything of its ledger is touched: each of its scripts then fails before
---            its first write; replicas of format 2 refuse in words from the one step on that converts theirs. Whatever
+--            its first write; replicas of formats 2 and 3 refuse in words from the one step on that converts theirs. Whatever
 --            stops a slice, the next call goes on from there; the ledger opens, with the settings it had, in the last step.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
--- ARGV[2..]: defaults  field, value, …: settings that version 0.1 did not have
+-- ARGV[2..]: defaults  field, value, …: settings that an earlier version did not have
 -- Reply: {'converting', stage that was worked on, how much was done}  call again
 --        {'converted'} | {'nothing'}  no older ledger is there | {'unknown', 'format', found}
 -- Errors: none
@@ -105,9 +105,10 @@ end
 
 if redis.call('EXISTS', KEYS[1]) == 1 then
   local found = redis.call('HGET', KEYS[1], 'format')
-  if found == '2' then
+  if found == '2' or found == '3' then
     local shapes = drop_shapes()
     redis.call('DEL', key('tallies'))
+    for index = 2, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[index], ARGV[index + 1]) end
     redis.call('HSET', KEYS[1], 'format', FORMAT, 'refresh_after', '')
     return { 'converting', 'index', integer(shapes) }
   end

@@ -10,10 +10,13 @@
 -- ARGV[7]: template_id  '' when none
 -- ARGV[8]: group_key  '' when the request belongs to no group
 -- ARGV[9]: entropy  random integer from the caller
--- ARGV[10]: excluded_count  how many of the following are excluded nodes
--- ARGV[11..]: excluded  node ids, then locality keys
+-- ARGV[10]: require  labels that the node must have, name=value,value;name=value; '' when none
+-- ARGV[11]: resources  further ones beside CPUs and memory, name=amount;name=amount; '' when none
+-- ARGV[12]: excluded_count  how many of the following are excluded nodes
+-- ARGV[13..]: excluded  node ids, then locality keys
 -- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a number, and what breaks ties behind it),
---         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {}}, …}
+--         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {},
+--         {label, values asked for, value found} | {}}, …}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit log nodes)
@@ -65,6 +68,18 @@ local function limit_against(node_id, reason)
   return limit_on(node_id, context.demand, observation) or {}
 end
 
+-- The first label that the node lacks or has with another value.
+local function label_against(node_id)
+  local labels, has = redis.call('HGET', node_key(node_id), 'labels') or '', {}
+  for name, value in string.gmatch(labels, '([^=;]+)=([^;]+)') do has[name] = value end
+  for name, values in string.gmatch(request.required, '([^=;]+)=([^;]+)') do
+    if not string.find(',' .. values .. ',', ',' .. (has[name] or '') .. ',', 1, true) then
+      return { name, values, has[name] or '' }
+    end
+  end
+  return {}
+end
+
 local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, ARGV[3])) do
   local row = row_of(node_id)
@@ -74,6 +89,11 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     if reason == 'unhealthy' and context.degraded and node_pools.holds(context.variant, row.pool) then
       reason = request.creation and obstacle(row, context.demand, settings, context.admits) or (row.avoided and 'avoided' or '')
     end
+    local mismatch = {}
+    if node_pools.holds(context.variant, row.pool) and (reason ~= 'unhealthy' or context.degraded)
+      and is_masked(row, context.demand) then
+      reason, mismatch = 'label', label_against(node_id)
+    end
     if row and request.excluded[node_id] and node_pools.holds(context.variant, row.pool) then reason = 'excluded' end
     if context.too_large then reason = 'too_large' end
     if node_id == chosen then reason = '' end
@@ -82,7 +102,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     reply[#reply + 1] = {
       node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank or '', cpu, memory,
       integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
-      limit_against(node_id, reason),
+      limit_against(node_id, reason), reason == 'label' and mismatch or {},
     }
   end
 end

@@ -69,7 +69,7 @@ end
 
 local SHORT = {
   'discovery', 'endpoint', 'status', 'last_seen_ms', 'generation', 'cluster_id', 'service_instance_id', 'version', 'commit',
-  'p2p_backend', 'p2p_address', 'disks', 'avoided_until_ms', unpack(FIGURES),
+  'p2p_backend', 'p2p_address', 'disks', 'avoided_until_ms', 'labels', 'labels_api', unpack(FIGURES),
 }
 
 -- The fields of a node's hash, flat.
@@ -82,7 +82,7 @@ local function fields_of(node_id)
   return fields
 end
 
-local demand = demand_of(true, 0, 0, 'any')
+local demand = demand_of({ creation = true, cpu = 0, memory_mb = 0 }, 'any')
 local reply = { 'nodes', last }
 for _, node_id in ipairs(node_ids) do
   local row = row_of(node_id)

@@ -3,7 +3,7 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'summary', {name, value, …}, {replica_id, …}, {status, nodes, …}, {sum, value, … of include/tallies},
---         {class, most CPUs free on one, most bytes free on one, …} (-1: not known), {slot, text, … of include/rates}}
+--         {class, with its labels written out, most CPUs free on one, most bytes free on one, …} (-1: not known), {slot, text, … of include/rates}}
 --        {'again'} | {'uncounted'}: the sums are to be counted first | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(classes + replicas), nodes that are silent and drain, 1,000 of those over a limit, and once each reservation that
@@ -70,7 +70,7 @@ end
 
 -- The most that is free on one node of each class that takes creations, from the heads of its rows.
 local function free_by_class()
-  local found = {}
+  local found, texts = {}, nil
   for _, class in ipairs(all_classes()) do
     if string.find('rcRC', class.pool, 1, true) then
       local tops, cpus, bytes = cpu_rows.classes[class.name], -1, -1
@@ -89,7 +89,12 @@ local function free_by_class()
           break
         end
       end
-      for _, value in ipairs({ class.name, integer(cpus), integer(class.band >= 0 and math.max(0, bytes) or -1) }) do
+      local name = class.name
+      if class.labels ~= '-' then
+        texts = texts or as_table(redis.call('HGETALL', key('label_sets')))
+        name = string.format('%s,%s,%d,%d', class.pool, texts[class.labels] or '-', class.cpu, class.band)
+      end
+      for _, value in ipairs({ name, integer(cpus), integer(class.band >= 0 and math.max(0, bytes) or -1) }) do
         found[#found + 1] = value
       end
     end

@@ -16,24 +16,27 @@
 -- ARGV[10]: acknowledged_generation  of the last answer the node had when it sampled; '' when it does not say
 -- ARGV[11]: hung_up  '1': its caller no longer waits, so it may have been sampled long ago
 -- ARGV[12]: status  ready | connecting | unhealthy | lingering, as reported
--- ARGV[13]: details_count  how many of the values from ARGV[28] on are details
--- ARGV[14]: cpu_count
--- ARGV[15]: memory_total_bytes
--- ARGV[16]: allocated_cpu
--- ARGV[17]: allocated_memory_bytes
--- ARGV[18]: paused_allocated_cpu
--- ARGV[19]: paused_allocated_memory_bytes
--- ARGV[20]: cpu_percent
--- ARGV[21]: memory_used_bytes
--- ARGV[22]: sandbox_count
--- ARGV[23]: sandbox_starting_count
--- ARGV[24]: paused_sandbox_count
--- ARGV[25]: create_successes
--- ARGV[26]: create_fails
--- ARGV[27]: reported_at_unix_ms  0: take the server's time
--- ARGV[28..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
+-- ARGV[13]: labels  as the node reports them, name=value;name=value by name; '' when none
+-- ARGV[14]: resources  further ones as the node reports them, name=total:allocated;…; '' when none
+-- ARGV[15]: details_count  how many of the values from ARGV[30] on are details
+-- ARGV[16]: cpu_count
+-- ARGV[17]: memory_total_bytes
+-- ARGV[18]: allocated_cpu
+-- ARGV[19]: allocated_memory_bytes
+-- ARGV[20]: paused_allocated_cpu
+-- ARGV[21]: paused_allocated_memory_bytes
+-- ARGV[22]: cpu_percent
+-- ARGV[23]: memory_used_bytes
+-- ARGV[24]: sandbox_count
+-- ARGV[25]: sandbox_starting_count
+-- ARGV[26]: paused_sandbox_count
+-- ARGV[27]: create_successes
+-- ARGV[28]: create_fails
+-- ARGV[29]: reported_at_unix_ms  0: take the server's time
+-- ARGV[30..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
 -- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0),
---        {changes of reservations}, contested id, …}
+--        unlabelled (1|0: it stays without labels, because there are too many label sets), {changes of reservations},
+--        contested id, …}
 --        {'stale', generation} | {'roster', roster_edits}: read the installed roster and call again
 --        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Errors: none
@@ -63,7 +66,8 @@ local node_id, instance, sequence, digest, stage = ARGV[2], ARGV[3], ARGV[4], AR
 local hung_up = ARGV[11] == '1'
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
   'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu',
-  'allocated_memory_bytes', 'roster_digest', 'roster_edits', 'instances', 'interval_ms', 'reports')
+  'allocated_memory_bytes', 'roster_digest', 'roster_edits', 'instances', 'interval_ms', 'reports',
+  'labels_reported', 'label_set', 'unlabelled')
 
 local listed_already = known.discovery == 'active' or known.discovery == 'lingering'
 if not listed_already and (ARGV[5] == '' or redis.call('HGET', KEYS[1], 'self_registration') ~= '1') then
@@ -100,17 +104,17 @@ end
 if not listed_already and not register() then return { 'again', 'absence' } end
 
 -- Decide: what this report says, and what has grown since the last one.
-local details = tonumber(ARGV[13])
+local details = tonumber(ARGV[15])
 local figures = {}
-for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[13 + index]) end
+for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[15 + index]) end
 if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
 local restarted = known.last_seen_ms ~= nil
   and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
 local first = known.last_seen_ms == nil or restarted
 local added, removed = {}, {}
 if tells_roster and not unchanged and stage == 'whole' then
-  local last_added = 27 + details + tonumber(ARGV[9])
-  for index = 28 + details, #ARGV do
+  local last_added = 29 + details + tonumber(ARGV[9])
+  for index = 30 + details, #ARGV do
     local part = index <= last_added and added or removed
     part[#part + 1] = ARGV[index]
   end
@@ -162,12 +166,17 @@ if account.roster_whole == 1 then
   review_doubts(node_id, account, clean, now)
 end
 
+local unlabelled = false
 -- The node's row and hash, once everything that the report settles has been settled.
 local function write_report()
   local row = new_row(node_id)
   local discovery = known.discovery == 'lingering' and 'lingering' or 'active'
   figures.lowered_cpu, figures.lowered_memory = lowered_by(account)
   account.lowered_cpu, account.lowered_memory = figures.lowered_cpu, figures.lowered_memory
+  if ARGV[13] ~= (known.labels_reported or '') or (row.labels or '') ~= (known.label_set or '') or known.unlabelled == '1' then
+    -- @include "include/labels"
+    unlabelled = not labelling.apply(node_id, 'labels_reported', ARGV[13])
+  end
   local over_limit = observe(row, discovery, ARGV[12], figures, false, read_observation_settings())
   -- Forgiven by a script that was stopped half-way.
   if row.avoided and not known.avoid_level then row.avoided = nil end
@@ -209,7 +218,7 @@ local function write_report()
     fields[#fields + 1], fields[#fields + 2] = 'reports', told
   end
   for _, name in ipairs(FIGURES) do fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name]) end
-  for index = 28, 27 + details do fields[#fields + 1] = ARGV[index] end
+  for index = 30, 29 + details do fields[#fields + 1] = ARGV[index] end
   if tells_roster and not unchanged and not sliced and not contested[1] then
     fields[#fields + 1], fields[#fields + 2] = 'roster_digest', digest
   end
@@ -232,5 +241,5 @@ local function template_due()
 end
 return {
   'accepted', integer(generation), sliced and '1' or '0', edits, template_due() and '1' or '0',
-  more and '1' or '0', told_changes(), unpack(contested),
+  more and '1' or '0', unlabelled and '1' or '0', told_changes(), unpack(contested),
 }

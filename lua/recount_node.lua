@@ -24,7 +24,8 @@ local settings, refused = read_settings()
 if refused then return refused end
 local now, node_id = open_clock(ARGV[1]), ARGV[2]
 local subject = 'node ' .. node_id
-local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting')
+local known = as_table_of(node_key(node_id), 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'labels',
+  'unlabelled')
 local listed = redis.call('ZSCORE', key('nodes'), node_id)
 local row = row_of(node_id)
 
@@ -42,6 +43,24 @@ local function recount_listing()
     local belongs = member_of[set] == true
     if belongs and not score_in(set) then finding(subject, 'sets', 'is missing from ' .. set) end
     if not belongs and score_in(set) then finding(subject, 'sets', 'does not belong in ' .. set) end
+    for _, labels in ipairs(redis.call('HKEYS', key('label_sets'))) do
+      local part = set .. ':' .. labels
+      local there = belongs and row.labels == labels
+      if there and not score_in(part) then finding(subject, 'sets', 'is missing from ' .. part) end
+      if not there and score_in(part) then finding(subject, 'sets', 'does not belong in ' .. part) end
+    end
+  end
+end
+
+-- The labels in force are those that its sources say, and the row carries them.
+local function recount_labels()
+  -- @include "include/labels"
+  if not row then return end
+  local told, id = labelling.merged(node_id), row.labels
+  local text = id and redis.call('HGET', key('label_sets'), id) or ''
+  local without = known.unlabelled == '1' and not id
+  if (text ~= told and not without) or (known.labels or '') ~= text then
+    finding(subject, 'labels', 'has ' .. shown(text) .. ', its sources say ' .. shown(told) .. ', noted: ' .. shown(known.labels))
   end
 end
 
@@ -150,6 +169,7 @@ end
 recount_unnamed(node_id, subject, nameless)
 recount_account(node_id, subject)
 recount_listing()
+recount_labels()
 recount_sightings()
 recount_row()
 recount_capacity()

@@ -18,6 +18,7 @@
 -- @include "include/artifacts"
 -- @include "include/cpu_configs"
 -- @include "include/mend_cpu_config"
+-- @include "include/labels"
 
 local settings, refused = read_settings()
 if refused then return refused end
@@ -61,6 +62,7 @@ end
 
 local function repair_row()
   local figures, row = read_figures(node_id), new_row(node_id)
+  labelling.apply(node_id)
   local stale = figures ~= nil and now - figures.last_seen_ms > settings.report_ttl_ms
   local over_limit = observe(row, known.discovery, known.status, figures, stale, read_observation_settings())
   if known.waiting then row.pool = node_pools.while_waiting(row.pool) end
@@ -73,8 +75,8 @@ local function repair_row()
     redis.call('ZREM', key('silent'), node_id)
   end
   local belongs = {}
-  for _, name in ipairs(node_pools.sets(pool_letter(row))) do belongs[name] = true end
-  for _, name in ipairs(node_pools.all_sets()) do
+  for _, name in ipairs(node_pools.sets(pool_letter(row), row.labels)) do belongs[name] = true end
+  for _, name in ipairs(node_pools.all_parts()) do
     if not belongs[name] then redis.call('ZREM', key(name), node_id) end
   end
   for name in pairs(belongs) do redis.call('ZADD', key(name), 0, node_id) end
@@ -110,7 +112,7 @@ if discovered then
   cpu_rows.move(node_id, nil, cpu_rows.place_of(row_of(node_id), node_id), rows[node_id].text)
 else
   for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
-  for _, name in ipairs(node_pools.all_sets()) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
   held_by_open(node_id)
   forget_artifacts(node_id)
   withdraw_cpu_config(node_id)

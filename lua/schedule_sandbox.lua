@@ -16,8 +16,10 @@
 -- ARGV[12]: template_id  '' when none
 -- ARGV[13]: group_key  '' when the request belongs to no group
 -- ARGV[14]: entropy  random integer from the caller
--- ARGV[15]: excluded_count  how many of the following are excluded nodes
--- ARGV[16..]: excluded  node ids, then locality keys
+-- ARGV[15]: require  labels that the node must have, name=value,value;name=value; '' when none
+-- ARGV[16]: resources  further ones beside CPUs and memory, name=amount;name=amount; '' when none
+-- ARGV[17]: excluded_count  how many of the following are excluded nodes
+-- ARGV[18..]: excluded  node ids, then locality keys
 -- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
 --        {'conflict', {reservation fields}} | {'taken', {reservation fields} | {}}: the sandbox id is another's

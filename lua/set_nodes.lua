@@ -4,9 +4,12 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report;
 --          so it is, whoever tells of them, while replicas put back what was lost
--- ARGV[3]: listed_count  how many triplets follow
--- ARGV[4..]: nodes  node_id, endpoint, active | lingering, …; then the ids to remove
--- Reply: {'changed', count} | {'again'} | {'uninitialised'} | {'unknown', what, found}
+-- ARGV[3]: source  of their labels: labels_api | labels_kubernetes
+-- ARGV[4]: listed_count  how many quadruplets follow
+-- ARGV[5..]: nodes  node_id, endpoint, active | lingering, labels as include/labels writes them or '-' to leave them, …;
+--          then the ids to remove
+-- Reply: {'changed', count, node_id that stays without labels because there are too many label sets, …}
+--        {'full'}  labels told by the API would make too many label sets, and nothing was changed | {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(changes log nodes + open reservations of returning nodes); what is given up of those that return too
 --       late goes in slices before anything changes
@@ -21,11 +24,11 @@ local settings, refused = read_settings()
 if refused then return refused end
 read_binding_settings(settings)
 local now = open_clock(ARGV[1])
-local listed_end = 3 + 3 * tonumber(ARGV[3])
+local source, listed_end = ARGV[3], 4 + 4 * tonumber(ARGV[4])
 local about = (ARGV[2] == '1' or not_rebuilt(settings.gated_until_ms, now)) and { waiting = '1' } or nil
 
 local settled = 0
-for index = 4, listed_end, 3 do
+for index = 5, listed_end, 4 do
   settled = settled + settle_absence(ARGV[index], now)
   if settled >= REMOVED_SLICE then
     save_rows()
@@ -34,13 +37,21 @@ for index = 4, listed_end, 3 do
 end
 
 save_rows()
-local joined, gone = {}, {}
-for index = 4, listed_end, 3 do
-  local node_id, endpoint, discovery = ARGV[index], ARGV[index + 1], ARGV[index + 2]
-  local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery')
-  if known[1] ~= endpoint or known[2] ~= discovery then
+local joined, relabelled, without, gone = {}, 0, {}, {}
+for index = 5, source == 'labels_api' and listed_end or 0, 4 do
+  if ARGV[index + 3] ~= '-' and not labelling.fits(ARGV[index], source, ARGV[index + 3]) then return { 'full' } end
+end
+for index = 5, listed_end, 4 do
+  local node_id, endpoint, discovery, labels = ARGV[index], ARGV[index + 1], ARGV[index + 2], ARGV[index + 3]
+  local known = redis.call('HMGET', node_key(node_id), 'endpoint', 'discovery', source, 'unlabelled')
+  local listing = known[1] ~= endpoint or known[2] ~= discovery
+  if listing then
     list_node(node_id, endpoint, discovery, now, about)
     joined[#joined + 1] = index
+  end
+  if labels ~= '-' and (labels ~= (known[3] or '') or known[4] == '1') then
+    if not labelling.apply(node_id, source, labels) then without[#without + 1] = node_id end
+    if not listing then relabelled = relabelled + 1 end
   end
 end
 for index = listed_end + 1, #ARGV do
@@ -50,4 +61,4 @@ save_rows()
 for _, index in ipairs(joined) do note_listed(ARGV[index], ARGV[index + 2]) end
 delist_nodes(gone, now, settings)
 close_clock(now)
-return { 'changed', integer(#joined + #gone) }
+return { 'changed', integer(#joined + #gone + relabelled), unpack(without) }

@@ -39,6 +39,8 @@ if row and known.last_seen_ms then
   save_rows()
   for _, set in ipairs({ 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(set), node_id) end
   forget_observation(node_id, { 'endpoint', 'discovery', 'self_registered' })
+  labelling.apply(node_id)
+  save_rows()
 end
 forget_artifacts(node_id)
 withdraw_cpu_config(node_id)

@@ -97,7 +97,7 @@ local function forget_observation(node_id, kept)
   remember_process(node_id)
   local stays, gone = {}, {}
   for _, name in ipairs({ 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
-    'deleted_memory', 'baseline_generation', 'baseline_ids', 'roster_edits', 'instances', unpack(RECENT) }) do
+    'deleted_memory', 'baseline_generation', 'baseline_ids', 'roster_edits', 'instances', 'labels_configured', 'labels_api', 'labels_kubernetes', unpack(RECENT) }) do
     stays[name] = true
   end
   for _, name in ipairs(kept) do stays[name] = true end

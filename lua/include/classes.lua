@@ -5,23 +5,26 @@
 -- Every class there is, read once in the life of a script.
 local function all_classes()
   if cpu_rows.listed then return cpu_rows.listed end
-  local found, listed = redis.call('HGETALL', key('classes')), {}
+  local found, listed, free = redis.call('HGETALL', key('classes')), {}, {}
   for index = 1, #found, 2 do
     local name, tops = found[index], cpu_rows.classes[found[index]]
     if tops == nil then
       tops = cpu_rows.unpack(found[index + 1])
       cpu_rows.classes[name] = tops
     end
-    local pool, cpu, band, marks = string.match(name, '^(%a),%-,(%-?%d+),(%-?%d+),%-,(%a*)$')
+    local pool, labels, cpu, band, marks = string.match(name, '^(%a),([^,]+),(%-?%d+),(%-?%d+),%-,(%a*)$')
     if pool and tops then
       cpu = tonumber(cpu)
       local step, last = cpu_rows.rows_of(cpu)
       listed[#listed + 1] = {
-        name = name, pool = pool, cpu = cpu, band = tonumber(band), marks = marks, step = step, last = last,
+        name = name, pool = pool, labels = labels, cpu = cpu, band = tonumber(band), marks = marks, step = step, last = last,
       }
+    else
+      pool, labels = string.match(name, '^(%a),?([^,]*),free$')
+      if pool then free[#free + 1] = { name = name, pool = pool, labels = labels } end
     end
   end
-  cpu_rows.listed = listed
+  cpu_rows.listed, cpu_rows.free = listed, free
   return listed
 end
 
@@ -72,11 +75,26 @@ local function aim(class, demand, goal, settings)
   class.weighed = class.above ~= nil or class.step > 1 or cpu == 0 or least == 0
 end
 
+-- Whether a class holds nodes that may take the demand at all.
+local function is_masked(class, demand)
+  return demand.matches ~= nil and not demand.matches[class.labels]
+end
+
+-- The nodes of one pool by what is free on them, as far as the demand may look at them.
+local function free_classes(pool, demand)
+  all_classes()
+  local chosen = {}
+  for _, class in ipairs(cpu_rows.free) do
+    if class.pool == pool and class_heads(class.name) and not is_masked(class, demand) then chosen[#chosen + 1] = class.name end
+  end
+  return chosen
+end
+
 -- The classes of these pools, ready to be searched. `unknown`: whether they rank as such; nil for either.
 local function classes_for(pools, unknown, demand, goal, settings)
   local chosen = {}
   for _, class in ipairs(all_classes()) do
-    if string.find(pools, class.pool, 1, true) and cpu_rows.classes[class.name]
+    if string.find(pools, class.pool, 1, true) and cpu_rows.classes[class.name] and not is_masked(class, demand)
       and (unknown == nil or ranks_unknown(class, demand) == unknown) then
       aim(class, demand, goal, settings)
       chosen[#chosen + 1] = class

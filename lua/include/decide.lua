@@ -10,7 +10,7 @@ local context = { settings = settings, cursors = cursors, now = now, admits = se
 context.avoiding = avoided[1] ~= nil
 find_candidates(context)
 if settings.traits.by == 'group' then read_group_settings(settings) end
-context.demand = demand_of(request.creation, request.cpu, request.memory_mb, context.variant)
+context.demand = demand_of(request, context.variant)
 if settings.locality and #request.locality > 0 then
   -- @include "include/choose_located"
   locate()

@@ -1,11 +1,10 @@
 -- @include "include/observe"
+-- @include "include/labels"
 -- @include "include/reservations"
 -- @include "include/artifacts"
 -- @include "include/cpu_configs"
 -- What discovery does to a node: listed, moved, drained, taken out.
 local REMOVED_SLICE = 256
--- The settings that bound creations on a node that has not reported, read once for all that are listed.
-local list_bounds
 
 -- Promises on a node that left discovery and did not come back in time, one slice of them.
 -- Returns how many; fewer than a slice means that none is left.
@@ -67,36 +66,43 @@ local function restore_pending(node_id, row)
   end
 end
 
--- Puts a node on the list, or changes its endpoint and state. `about`: further fields of its hash;
--- `waiting` among them means it was known before the ledger was lost and may not admit yet.
--- Once its row is saved, `note_listed` says so: whoever is stopped before lists it again.
-local function list_node(node_id, endpoint, discovery, now, about)
-  local node = node_key(node_id)
-  local known = as_table_of(node, 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'last_heard_ms')
-  local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
-  if returning then
-    redis.call('ZADD', key('nodes'), 0, node_id)
-    redis.call('ZREM', key('removed'), node_id)
-    -- Its observation is gone, but its sandboxes are still found by what it told before it left.
-    local heard_ms = known.last_seen_ms or known.last_heard_ms
-    if heard_ms then redis.call('HSET', node, 'last_heard_ms', heard_ms) end
-    redis.call('PERSIST', node)
-    forget_observation(node_id, { 'endpoint', 'discovery', 'last_heard_ms' })
-    for field, value in pairs(about or {}) do redis.call('HSET', node, field, value) end
-    known = { waiting = about and about.waiting }
+local list_node
+do
+  -- The settings that bound creations on a node that has not reported, read once for all that are listed.
+  local list_bounds
+
+  -- Puts a node on the list, or changes its endpoint and state. `about`: further fields of its hash;
+  -- `waiting` among them means it was known before the ledger was lost and may not admit yet.
+  -- Once its row is saved, `note_listed` says so: whoever is stopped before lists it again.
+  function list_node(node_id, endpoint, discovery, now, about)
+    local node = node_key(node_id)
+    local known = as_table_of(node, 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'last_heard_ms')
+    local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
+    if returning then
+      redis.call('ZADD', key('nodes'), 0, node_id)
+      redis.call('ZREM', key('removed'), node_id)
+      -- Its observation is gone, but its sandboxes are still found by what it told before it left.
+      local heard_ms = known.last_seen_ms or known.last_heard_ms
+      if heard_ms then redis.call('HSET', node, 'last_heard_ms', heard_ms) end
+      redis.call('PERSIST', node)
+      forget_observation(node_id, { 'endpoint', 'discovery', 'last_heard_ms' })
+      for field, value in pairs(about or {}) do redis.call('HSET', node, field, value) end
+      known = { waiting = about and about.waiting }
+    end
+    redis.call('HSET', node, 'endpoint', endpoint)
+    local row = new_row(node_id)
+    if returning then
+      restore_pending(node_id, row)
+      list_bounds = list_bounds or read_observation_settings()
+      observe(row, discovery, nil, nil, false, list_bounds)
+      labelling.apply(node_id)
+    end
+    local report_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms'))
+    local stale = known.last_seen_ms ~= nil and now - tonumber(known.last_seen_ms) > report_ttl_ms
+    local over_limit = known.over_limit ~= nil and known.over_limit ~= ''
+    row.pool = node_pools.of(discovery, known.status, over_limit, stale)
+    if known.waiting then row.pool = node_pools.while_waiting(row.pool) end
   end
-  redis.call('HSET', node, 'endpoint', endpoint)
-  local row = new_row(node_id)
-  if returning then
-    restore_pending(node_id, row)
-    list_bounds = list_bounds or read_observation_settings()
-    observe(row, discovery, nil, nil, false, list_bounds)
-  end
-  local report_ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms'))
-  local stale = known.last_seen_ms ~= nil and now - tonumber(known.last_seen_ms) > report_ttl_ms
-  local over_limit = known.over_limit ~= nil and known.over_limit ~= ''
-  row.pool = node_pools.of(discovery, known.status, over_limit, stale)
-  if known.waiting then row.pool = node_pools.while_waiting(row.pool) end
 end
 
 local function note_listed(node_id, discovery)
@@ -121,6 +127,7 @@ do
     -- On the list until now: whoever is stopped before takes it off again.
     for _, set in ipairs({ 'avoided_until', 'seen', 'silent', 'nodes', 'configured' }) do redis.call('ZREM', key(set), node_id) end
     forget_observation(node_id, { 'endpoint', 'discovery', 'removed_at_ms', 'last_seen_ms' })
+    redis.call('HDEL', node, 'labels_configured', 'labels_kubernetes')
   end
 
   -- Rows first, so that nothing is placed on a node that is half taken off.

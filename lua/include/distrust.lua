@@ -1,7 +1,7 @@
 -- Included inside schedule_sandbox: a script was stopped half-way, and left a node where it does not belong.
 local function distrust(node_id, row, context)
   if not row then
-    for _, name in ipairs(node_pools.all_sets()) do redis.call('ZREM', key(name), node_id) end
+    for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
   end
   save_rows()
   local found, place = context.found, row and cpu_rows.place_of(row, node_id)

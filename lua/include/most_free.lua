@@ -39,21 +39,29 @@ local function walk_down(class, least, most, picker)
   return nil
 end
 
+-- The one with most free CPUs of those that are found in several classes.
+local function walk_all(classes, least, most, picker)
+  local best
+  for _, class in ipairs(classes) do
+    local found = walk_down(class, least, most, picker)
+    if found and (not best or found.row > best.row) then best = found end
+  end
+  return best
+end
+
 local function most_free(pools, context, picker)
   local demand, settings = context.demand, context.settings
   local cpus = math.min(cpu_rows.FREE_ROWS, math.max(1, 2 * demand.cpu))
   local bytes = math.max(1, 2 * demand.memory)
   for pool in string.gmatch(pools, '.') do
-    local class = pool .. ',free'
-    if class_heads(class) then
-      local found = demand.creation and walk_down(class, cpus, -bytes, picker)
-      -- Of nodes that stand in no class all capacities are counted, also those that keep nobody out.
-      local all_bind = context.admits and not settings.cpu_unlimited and not settings.memory_unlimited
-      if not found and not all_bind and redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX then
-        found = walk_down(class, 0, 1, picker)
-      end
-      if found then return found end
+    local classes = free_classes(pool, demand)
+    local found = demand.creation and walk_all(classes, cpus, -bytes, picker)
+    -- Of nodes that stand in no class all capacities are counted, also those that keep nobody out.
+    local all_bind = context.admits and not settings.cpu_unlimited and not settings.memory_unlimited
+    if not found and not all_bind and redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX then
+      found = walk_all(classes, 0, 1, picker)
     end
+    if found then return found end
   end
   return nil
 end

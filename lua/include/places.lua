@@ -8,8 +8,8 @@
 --   row      the CPU load, in steps of one CPU; in wider steps above 16,384 CPUs. The last row also holds all loads above it
 --   score    the memory load as that of a node at the foot of its band with as many bytes free
 -- A node that is held to limits, or whose CPUs are counted in wider steps, also stands among the nodes of its pool by what
--- is free on it under all that binds a creation: class '<pool>,free', row twice the CPUs, score less than 0 by twice the
--- bytes (a limit leaves one more than twice, for it may be reached by a request that states nothing, a capacity may not).
+-- is free on it under all that binds a creation: class '<pool>,free' or '<pool>,<label set>,free', row twice the CPUs, score
+-- less than 0 by twice the bytes (a limit leaves one more than twice, for it may be reached by a request that states nothing, a capacity may not).
 do
   local CPU_ROWS, FREE_BYTES = 16384, 2 ^ 46
   local BANDS = 64
@@ -38,7 +38,7 @@ do
 
   -- The entry of a place among the free ones.
   function cpu_rows.free_entry(place)
-    local class, number, score = place.pool .. ',free', math.min(place.free_cpus, cpu_rows.FREE_ROWS), -place.free_bytes
+    local class, number, score = place.family .. ',free', math.min(place.free_cpus, cpu_rows.FREE_ROWS), -place.free_bytes
     if number < 0 or score > 0 then number, score = 0, 1 end
     local name = key('row:' .. class .. ':' .. integer(number))
     return { class = class, row = number, score = score, member = place.member, key = name }
@@ -59,13 +59,14 @@ do
       end
     end
     local band, step, last = band_of(memory_capacity), rows_of(cpu_capacity)
-    local class = string.format('%s,-,%d,%d,-,%s', pool, cpu_capacity, band, marks)
+    local class = string.format('%s,%s,%d,%d,-,%s', pool, row.labels or '-', cpu_capacity, band, marks)
     local number = math.min(math.floor(cpu / step), last)
     local member, name = row_member(row, node_id), class .. ':' .. integer(number)
     local place = {
       class = class, row = number, member = member, key = key('row:' .. name),
       score = memory_capacity < 0 and 0 or memory - memory_capacity + band, memory = memory_capacity,
-      pool = pool, shadowed = row.bounded or step > 1, unknown = unknown and key('unknown:' .. pool),
+      family = row.labels and pool .. ',' .. row.labels or pool, shadowed = row.bounded or step > 1,
+      unknown = unknown and key('unknown:' .. pool),
     }
     local open = row.bounded and row.open or 0
     place.free_cpus = twice_free(cpu, cpu_capacity, open % 2 == 0, row.cpu_most)

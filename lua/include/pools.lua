@@ -58,11 +58,25 @@ do
     return (string.find(node_pools.RANKED, letter, 1, true)) ~= nil
   end
 
-  -- The sets that the nodes of a pool stand in; of nil: none.
-  function node_pools.sets(letter)
+  -- The sets that the nodes of a pool stand in; of nil: none. With a label set a node stands in each of them a second time,
+  -- in '<set>:<label set>', which rotation walks for a request that requires labels.
+  function node_pools.sets(letter, labels)
     if not letter then return {} end
-    local pool = node_pools.facts(letter)
-    return letter < 'a' and pool.avoided or pool.sets
+    local pool, all = node_pools.facts(letter), {}
+    local sets = letter < 'a' and pool.avoided or pool.sets
+    if not labels then return sets end
+    for _, set in ipairs(sets) do all[#all + 1], all[#all + 2] = set, set .. ':' .. labels end
+    return all
+  end
+
+  -- Every set that nodes of some pool stand in, and each once more for every label set.
+  function node_pools.all_parts()
+    local parts, labels = {}, redis.call('HKEYS', key('label_sets'))
+    for _, set in ipairs(node_pools.all_sets()) do
+      parts[#parts + 1] = set
+      for _, id in ipairs(labels) do parts[#parts + 1] = set .. ':' .. id end
+    end
+    return parts
   end
 
   -- Which pool a node belongs to.

@@ -21,23 +21,24 @@ end
 
 -- Nil for a node that is not listed.
 local function rebuild_row(node_id)
-  for _, name in ipairs(node_pools.all_sets()) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
   for _, cpu in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do leave_capacity(node_id, tonumber(cpu)) end
   forget_place(node_id)
   redis.call('HINCRBY', key('stats'), 'rows_rebuilt', 1)
   local known = redis.call('HMGET', node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'waiting', 'roster_whole',
-    'deleted_cpu', 'deleted_memory', unpack(FIGURES))
+    'deleted_cpu', 'deleted_memory', 'label_set', unpack(FIGURES))
   if known[1] ~= 'active' and known[1] ~= 'lingering' then return nil end
   local figures
-  if known[3] and known[8] then
+  if known[3] and known[9] then
     local whole = tonumber(known[5] or 0)
     figures = { lowered_cpu = whole * tonumber(known[6] or 0), lowered_memory = whole * tonumber(known[7] or 0) }
-    for index, name in ipairs(FIGURES) do figures[name] = tonumber(known[index + 7] or 0) end
+    for index, name in ipairs(FIGURES) do figures[name] = tonumber(known[index + 8] or 0) end
   end
   local row, silent = {}, redis.call('ZSCORE', key('silent'), node_id) ~= false
   observe(row, known[1], known[2] or nil, figures, silent, read_observation_settings())
   local avoided_until = redis.call('ZSCORE', key('avoided_until'), node_id)
   row.avoided = avoided_until and tonumber(avoided_until) < math.huge or nil
+  row.labels = known[8] and known[8] ~= '' and redis.call('HEXISTS', key('label_sets'), known[8]) == 1 and known[8] or nil
   if known[4] then row.pool = node_pools.while_waiting(row.pool) end
   row.pending_cpu, row.pending_memory, row.pending_count = held_on(node_id)
   return row

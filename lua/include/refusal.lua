@@ -9,15 +9,25 @@ local function refusal(request, context)
     lingering = count('lingering'), over_limit = count('over_limit'), unhealthy = count('unhealthy'),
     not_ready = count('waiting'), excluded = 0,
   }
+  local matching = 0
   if context.degraded then reasons.unhealthy = reasons.unhealthy - count('last_resort') - count('avoided_last_resort') end
   if context.set == 'ready' then reasons.not_ready = reasons.not_ready + count('candidates') - count('ready')
       + count('avoided') - count('avoided_ready')
   end
   for node_id in pairs(request.excluded) do
     local row = row_of(node_id)
-    if row and node_pools.holds(context.variant, row.pool) then reasons.excluded = reasons.excluded + 1 end
+    if row and node_pools.holds(context.variant, row.pool) then
+      reasons.excluded = reasons.excluded + 1
+      if request.matches and request.matches[row.labels] then matching = matching - 1 end
+    end
   end
   local left = count(context.set) + count(context.second) - reasons.excluded
+  if request.matches then
+    for id in pairs(request.matches) do
+      matching = matching + count(context.set .. ':' .. id) + count(context.second .. ':' .. id)
+    end
+    left, reasons.label = matching, left - matching
+  end
   local cpu, memory, limit, over, together = 0, 0, 0, {}, false
   if context.admits or (request.creation and context.settings.limited) then
     -- @include "include/tally"

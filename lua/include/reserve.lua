@@ -45,7 +45,7 @@ local function write_reservation(terms, held)
     add('sandbox_told', 'named')
   end
   if request.template_id ~= '' then add('template_id', request.template_id) end
-  if request.group_key ~= '' then add('origin', request.group_key) end
+  if request.origin ~= '' then add('origin', request.origin) end
   for _, value in ipairs(held.group_fields or {}) do fields[#fields + 1] = value end
   redis.call('ZADD', key('reservations'), held.sequence, id)
   redis.call('ZADD', key('expiry'), deadline, id)

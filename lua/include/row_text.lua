@@ -2,7 +2,7 @@
 -- @include "include/reply"
 -- A node's row in `loads` is all that ranking reads of it, in one line:
 --   pool,cpu_capacity,memory_capacity,cpu_load,memory_load,starting,running,paused,
---   pending_cpu,pending_memory,pending_count[,cpu_most,memory_most,count_most,open]
+--   pending_cpu,pending_memory,pending_count[,cpu_most,memory_most,count_most,open][;label set]
 -- Capacities are effective ones (-1: not known), loads are active + paused, memory is bytes.
 -- pool: r ready, c connecting, u unhealthy, x unhealthy and over a limit, o over a limit,
 --       l lingering, w waiting (known before the ledger was lost, not heard of since);
@@ -10,13 +10,14 @@
 -- The last four stand where node_resource_limit bounds what a creation may bring the node to (include/limits):
 -- CPU load and memory load with what is pending, and sandboxes starting, running and pending; -1: no bound. `open`
 -- says which capacities keep no creation out: 1 that of CPUs, 2 that of memory, 3 both.
+-- The label set's id stands where the node has labels (include/labels).
 local parse_row
 do
-  local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)(.*)$'
+  local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)([^;]*)(.*)$'
 
   function parse_row(text)
     local pool, cpu_capacity, memory_capacity, cpu_load, memory_load, starting, running, paused,
-      pending_cpu, pending_memory, pending_count, bounds = string.match(text, ROW)
+      pending_cpu, pending_memory, pending_count, bounds, further = string.match(text, ROW)
     if not pool then return nil end
     local row = {
       pool = string.lower(pool), avoided = pool < 'a' or nil,
@@ -26,6 +27,10 @@ do
       pending_cpu = tonumber(pending_cpu), pending_memory = tonumber(pending_memory),
       pending_count = tonumber(pending_count),
     }
+    if further ~= '' then
+      row.labels = string.match(further, '^;(%d+)$')
+      if not row.labels then return nil end
+    end
     if bounds ~= '' then
       -- Before format 3 a row said nothing of open capacities.
       local cpu_most, memory_most, count_most, open = string.match(bounds, '^,(%-?%d+),(%-?%d+),(%-?%d+),?(%d?)$')
@@ -47,8 +52,10 @@ local function format_row(row)
   local text = string.format('%s,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', pool_letter(row),
     row.cpu_capacity, row.memory_capacity, row.cpu_load, row.memory_load, row.starting,
     row.running, row.paused, row.pending_cpu, row.pending_memory, row.pending_count)
-  if not row.bounded then return text end
-  return text .. string.format(',%d,%d,%d,%d', row.cpu_most, row.memory_most, row.count_most, row.open)
+  if row.bounded then
+    text = text .. string.format(',%d,%d,%d,%d', row.cpu_most, row.memory_most, row.count_most, row.open)
+  end
+  return row.labels and text .. ';' .. row.labels or text
 end
 
 -- Fixed width, so that the order of bytes is the order of (starting, running, paused, id).

@@ -16,7 +16,7 @@ local function row_of(node_id)
   local row = text and parse_row(text) or nil
   rows[node_id] = {
     row = row, text = text, pool = row and pool_letter(row),
-    cpu_capacity = row and row.cpu_capacity, memory_capacity = row and row.memory_capacity,
+    cpu_capacity = row and row.cpu_capacity, memory_capacity = row and row.memory_capacity, labels = row and row.labels,
   }
   row_order[#row_order + 1] = node_id
   if text and not row then
@@ -30,9 +30,9 @@ end
 
 local save_rows, save_row
 do
-  local function move_pool(node_id, from, to)
-    for _, name in ipairs(node_pools.sets(from)) do redis.call('ZREM', key(name), node_id) end
-    for _, name in ipairs(node_pools.sets(to)) do redis.call('ZADD', key(name), 0, node_id) end
+  local function move_pool(node_id, known, pool, labels)
+    for _, name in ipairs(node_pools.sets(known.pool, known.labels)) do redis.call('ZREM', key(name), node_id) end
+    for _, name in ipairs(node_pools.sets(pool, labels)) do redis.call('ZADD', key(name), 0, node_id) end
   end
 
   local function move_capacity(node_id, known, row)
@@ -52,7 +52,8 @@ do
     if text == known.text or not (text or known.text) then return end
     -- The row itself after sets and capacities: what is stopped before it is done again with its next change.
     local pool = row and pool_letter(row)
-    if pool ~= known.pool then move_pool(node_id, known.pool, pool) end
+    local labels = row and row.labels
+    if pool ~= known.pool or labels ~= known.labels then move_pool(node_id, known, pool, labels) end
     if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
       move_capacity(node_id, known, row)
     end
@@ -61,7 +62,7 @@ do
     if row then tallies.add_row(row, 1) end
     local place = row and cpu_rows.place_of(row, node_id)
     cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
-    known.text, known.pool, known.place = text, pool, place
+    known.text, known.pool, known.labels, known.place = text, pool, labels, place
   end
 
   -- Writes every changed row.

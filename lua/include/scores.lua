@@ -12,10 +12,13 @@ local OVER_LIMIT = 2 ^ 960
 local SAFE_INTEGER_MAX = 2 ^ 53 - 1
 local MIB = 1024 * 1024
 
--- What a request asks of a node; 0: not stated. `variant` says who the candidates are (include/pools).
-local function demand_of(creation, cpu, memory_mb, variant)
+-- What a request asks of a node; 0: not stated. `variant` says who the candidates are (include/pools). `matches`: the label
+-- sets with what is required, nil when nothing is.
+local function demand_of(request, variant)
+  local creation = request.creation
   return {
-    creation = creation, variant = variant, cpu = creation and cpu or 0, memory = creation and memory_mb * MIB or 0,
+    creation = creation, variant = variant, cpu = creation and request.cpu or 0,
+    memory = creation and request.memory_mb * MIB or 0, matches = request.matches,
   }
 end
 

@@ -10,7 +10,7 @@
 local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))
 repeat
   local call, form, sub = redis.call, string.format, string.sub
-  if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '0' or ARGV[16] then break end
+  if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '0' or ARGV[18] then break end
   local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
   local traits, opening = strategy_traits(strategy), strategy_traits(placement)
   if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
@@ -41,7 +41,7 @@ repeat
   for at = 1, #listed, 2 do
     local name = listed[at]
     if sub(name, 1, 2) == 'r,' then
-      local cpu, band, marks = string.match(name, '^r,%-,(%-?%d+),(%-?%d+),%-,(%a*)$')
+      local cpu, band, marks = string.match(name, '^r,[^,]+,(%-?%d+),(%-?%d+),%-,(%a*)$')
       local tops = cpu_rows.unpack(listed[at + 1])
       cpu_rows.classes[name] = tops
       cpu, band = tonumber(cpu), tonumber(band)
@@ -66,9 +66,9 @@ repeat
   -- Nothing is written for a node that the index shows otherwise than its row does.
   local class, row, member = found.item.class, found.row, found.member
   local node_id = sub(member, 31)
-  local fixed, cpu, memory, load, used, starting, after, pending_cpu, pending_memory, pending_count = string.match(
+  local fixed, cpu, memory, load, used, starting, after, pending_cpu, pending_memory, pending_count, further = string.match(
     call('HGET', prefix .. 'loads', node_id) or '',
-    '^(r,(%d+),(%d+),(%d+),(%d+),(%d+)(,%d+,%d+,))(%d+),(%d+),(%d+)$')
+    '^(r,(%d+),(%d+),(%d+),(%d+),(%d+)(,%d+,%d+,))(%d+),(%d+),(%d+)([^,]*)$')
   memory = tonumber(memory or '')
   if not fixed or tonumber(cpu) ~= class.cpu or memory < class.least or memory > class.largest or load + pending_cpu ~= row
     or starting + pending_count ~= tonumber(sub(member, 1, 10))
@@ -89,7 +89,7 @@ repeat
   local sequence = form('%d', call('INCR', prefix .. 'sequence'))
   call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), new_member)
   call('HSET', prefix .. 'loads', node_id,
-    fixed .. form('%d,%d,%d', pending_cpu + cpus, pending_memory + bytes, pending_count + 1))
+    fixed .. form('%d,%d,%d', pending_cpu + cpus, pending_memory + bytes, pending_count + 1) .. further)
   local head = found.item.head
   if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
   cpu_rows.lower_head(class.name, new_row, new_score)

@@ -35,7 +35,7 @@ local function tally_rows(classes, request, context, left)
   visit_rows(classes, false, function(name) memory = memory + redis.call('ZCARD', name) end)
   for node_id in pairs(request.excluded) do
     local row = row_of(node_id)
-    if row and node_pools.holds(context.variant, row.pool) then
+    if row and node_pools.holds(context.variant, row.pool) and not is_masked(row, context.demand) then
       local _, reason = score_of(row, context.demand, context.settings)
       if reason ~= 'insufficient_cpu' then memory = memory - 1 end
     end
@@ -48,7 +48,7 @@ local function tally_nodes(request, context)
   for _, set in ipairs({ context.set, context.second }) do
     for _, node_id in ipairs(redis.call('ZRANGE', key(set), 0, -1)) do
       local row = not request.excluded[node_id] and row_of(node_id)
-      if row then
+      if row and not is_masked(row, context.demand) then
         local score, reason = score_of(row, context.demand, context.settings)
         if reason then counts[reason] = counts[reason] + 1 end
         if reason == 'over_limit' then over[#over + 1] = { score = score, member = row_member(row, node_id) } end

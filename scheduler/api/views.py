@@ -99,6 +99,7 @@ def _node_explanation_view(node: NodeExplanation) -> dict[str, Any]:
         "pressure": pressure_view(node.pressure),
         "pending": pending_view(node.pending),
         "over_limit": over_limit_view(node.over_limit),
+        "label": None if node.label is None else asdict(node.label) | {"asked": list(node.label.asked)},
     }
 
 
@@ -122,6 +123,7 @@ def node_view(node: Node) -> dict[str, Any]:
         "service_instance_id": node.service_instance_id,
         "version": node.version,
         "commit": node.commit,
+        "labels": dict(node.labels),
         "discovery": node.discovery.value,
         "status": node.status.value,
         "last_seen_ms": node.last_seen_ms,

@@ -110,7 +110,8 @@ class DiscoveryMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """Which EndpointSlices list the nodes. Both selectors are label selectors of pods."""
+    """Which EndpointSlices list the nodes. Both selectors are label selectors of pods. `node_labels`: the labels of a
+    pod that are labels of its node; its zone has the name that Kubernetes gives it."""
 
     namespace: str
     service_name: str
@@ -118,6 +119,7 @@ class KubernetesSettings:
     scheme: str = "http"
     ignore_pod_selector: str = ""
     no_schedule_pod_selector: str = ""
+    node_labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

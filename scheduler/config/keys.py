@@ -18,6 +18,7 @@ from scheduler.config.kinds import (
     duration,
     file,
     integer,
+    label_names,
     ledger_address,
     listen_address,
     names,
@@ -208,6 +209,8 @@ _FLEET = (
         "The scheme of their endpoints."),
     Key("discovery.kubernetes.ignore_pod_selector", text(), Apart(""), "Pods with these labels are not nodes."),
     Key("discovery.kubernetes.no_schedule_pod_selector", text(), Apart(""), "Pods with these labels only drain."),
+    Key("discovery.kubernetes.node_labels", label_names(), Apart(()),
+        "Labels of pods that become labels of their nodes, by name; `topology.kubernetes.io/zone` is the pod's zone."),
 )  # fmt: skip
 
 _EDGES = (

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from scheduler.config.groups import ListenAddress
 from scheduler.domain.duration import DURATION_FORM, format_duration, parse_duration_ms
+from scheduler.domain.labels import LABEL_FORM, LABELS_MAX, is_label
 
 T = TypeVar("T")
 
@@ -95,6 +96,21 @@ def names() -> Kind[tuple[str, ...]]:
             raise Unacceptable(allowed)
         cleaned = tuple(each.strip().lower() for each in raw)
         if not all(form.fullmatch(each) for each in cleaned):
+            raise Unacceptable(allowed)
+        return cleaned
+
+    return Kind(allowed, read, lambda text: [each for each in text.split(",") if each.strip()], list)
+
+
+def label_names(most: int = LABELS_MAX) -> Kind[tuple[str, ...]]:
+    """Names as labels have them, each once; as text they are separated by commas."""
+    allowed = f"a list of at most {most} names, each of {LABEL_FORM}"
+
+    def read(raw: object) -> tuple[str, ...]:
+        if not isinstance(raw, list | tuple) or not all(isinstance(each, str) for each in raw):
+            raise Unacceptable(allowed)
+        cleaned = tuple(dict.fromkeys(each.strip() for each in raw))
+        if len(cleaned) > most or not all(is_label(each) for each in cleaned):
             raise Unacceptable(allowed)
         return cleaned
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from scheduler.config.kinds import Faults, Kind, Unacceptable, integer
 from scheduler.config.members import load_json, member, repeated_names
 from scheduler.domain.address import ENDPOINT_FORM, clean_endpoint
+from scheduler.domain.labels import LABEL_FORM, LABELS_MAX, is_label
 from scheduler.domain.limits import MEMORY_MB_MAX, UINT32_MAX
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.sandbox import Template
@@ -38,8 +39,20 @@ def _endpoint(raw: object, at: str) -> str:
     return cleaned
 
 
+def _labels(raw: object, at: str) -> dict[str, str] | None:
+    """None when the entry has none."""
+    if raw is None:
+        return None
+    if not isinstance(raw, Mapping) or len(raw) > LABELS_MAX:
+        raise Unacceptable(f"a table of at most {LABELS_MAX} labels, name → value", at, raw)
+    for name, value in raw.items():
+        if not is_label(name) or not is_label(value):
+            raise Unacceptable(f"names and values of {LABEL_FORM}", f"{at}.{name}", value)
+    return dict(sorted(raw.items()))
+
+
 def nodes() -> Kind[tuple[NodeAddress, ...]]:
-    allowed = 'a list of {"id": …, "endpoint": "http://host:port"}'
+    allowed = 'a list of {"id": …, "endpoint": "http://host:port"}, with "labels": {name: value} where there are any'
 
     def read(raw: object) -> tuple[NodeAddress, ...]:
         if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
@@ -57,12 +70,18 @@ def nodes() -> Kind[tuple[NodeAddress, ...]]:
                     raise Unacceptable("an id that the list names once", f"{at}.id", node_id)
             with faults.noted():
                 endpoint = _endpoint(member(entry, "endpoint", at), f"{at}.endpoint")
-            addresses[node_id] = NodeAddress(node_id, endpoint)
+            labels = None
+            with faults.noted():
+                labels = _labels(member(entry, "labels", at), f"{at}.labels")
+            addresses[node_id] = NodeAddress(node_id, endpoint, labels)
         faults.raise_all()
         return tuple(addresses.values())
 
-    def show(listed: tuple[NodeAddress, ...]) -> list[dict[str, str]]:
-        return [{"id": node.node_id, "endpoint": node.endpoint} for node in listed]
+    def show(listed: tuple[NodeAddress, ...]) -> list[dict[str, object]]:
+        return [
+            {"id": node.node_id, "endpoint": node.endpoint} | ({"labels": dict(node.labels)} if node.labels else {})
+            for node in listed
+        ]
 
     return Kind(allowed, read, _json_from_text, show)
 

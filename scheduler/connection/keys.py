@@ -82,6 +82,17 @@ class Keys:
     forgotten = _Key("forgotten")
     node = _NodeKey("node:{}")
 
+    label_sets = _Key("label_sets")
+    candidates_labelled = _KeyById("candidates:{}")
+    ready_labelled = _KeyById("ready:{}")
+    waiting_labelled = _KeyById("waiting:{}")
+    unhealthy_labelled = _KeyById("unhealthy:{}")
+    last_resort_labelled = _KeyById("last_resort:{}")
+    lingering_labelled = _KeyById("lingering:{}")
+    over_limit_labelled = _KeyById("over_limit:{}")
+    avoided_labelled = _KeyById("avoided:{}")
+    avoided_ready_labelled = _KeyById("avoided_ready:{}")
+    avoided_last_resort_labelled = _KeyById("avoided_last_resort:{}")
     # The index by CPU rows; lua/include/places tells how classes are named.
     classes = _Key("classes")
     heads = _Key("heads")

@@ -7,7 +7,7 @@ no-schedule selector drain.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Any
@@ -36,8 +36,9 @@ def discover(
     scheme: str,
     ignored: Collection[str] = (),
     no_schedule: Collection[str] = (),
+    labels_of: Callable[[str, str | None], Mapping[str, str] | None] = lambda name, zone: None,
 ) -> DiscoveredNodes:
-    """`ignored` and `no_schedule` are pod names."""
+    """`ignored` and `no_schedule` are pod names; `labels_of` a pod's name and zone are the labels of its node."""
     active: dict[str, NodeAddress] = {}
     lingering: dict[str, NodeAddress] = {}
     for endpoint in _endpoints(slices, port):
@@ -48,7 +49,8 @@ def discover(
             continue
         drains = conditions.get("terminating") is True or node_id in no_schedule
         # A dual-stack pod is in two slices; the first one, in our order, gives its address.
-        (lingering if drains else active).setdefault(node_id, NodeAddress(node_id, f"{scheme}://{address}:{port}"))
+        node = NodeAddress(node_id, f"{scheme}://{address}:{port}", labels_of(node_id, endpoint.get("zone")))
+        (lingering if drains else active).setdefault(node_id, node)
     return DiscoveredNodes(
         active=tuple(node for node_id, node in sorted(active.items()) if node_id not in lingering),
         lingering=tuple(node for _, node in sorted(lingering.items())),

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.cancellation import end_tasks
-from scheduler.discovery.endpoints import DiscoveredNodes, discover
+from scheduler.discovery.endpoints import DiscoveredNodes, KubernetesObject, discover
 from scheduler.discovery.reflector import Reflector, ReflectorTimes
 from scheduler.discovery.selectors import checked_selector
+from scheduler.domain.labels import fit_labels
 from scheduler.errors import ConfigurationError, SchedulerError
 from scheduler.observability.logging import get_logger
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 LEASE = "kubernetes_discovery"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,24 @@ class KubernetesDiscovery:
         if not self._reflectors or not all(reflector.synced for reflector in self._reflectors):
             return None
         slices, *pods = self._reflectors
-        names = {reflector.name: frozenset(reflector.objects) for reflector in pods}
+        found = {reflector.name: reflector.objects for reflector in pods}
         return discover(
             slices.objects.values(),
             port=self._settings.port,
             scheme=self._settings.scheme,
-            ignored=names.get("ignored pods", frozenset()),
-            no_schedule=names.get("no-schedule pods", frozenset()),
+            ignored=found.get("ignored pods", {}),
+            no_schedule=found.get("no-schedule pods", {}),
+            labels_of=partial(self._labels_of, found.get("pods", {})),
         )
+
+    def _labels_of(self, pods: Mapping[str, KubernetesObject], name: str, zone: str | None) -> Mapping[str, str] | None:
+        """Nothing is told of labels where none are asked for."""
+        if not self._settings.node_labels:
+            return None
+        known = dict((pods.get(name, {}).get("metadata") or {}).get("labels") or {})
+        if zone:
+            known[ZONE_LABEL] = zone
+        return fit_labels({label: known[label] for label in self._settings.node_labels if label in known})
 
     async def _write(self) -> None:
         found = self.found()
@@ -138,7 +151,7 @@ class KubernetesDiscovery:
         now = self._clock()
         if found == self._written and now - self._written_at < self._times.rewrite_seconds:
             return
-        await self._nodes.replace(found.active, found.lingering, keep_configured=True)
+        await self._nodes.replace(found.active, found.lingering, of_kubernetes=True)
         self._written, self._written_at = found, now
 
     def _is_accepted(self, found: DiscoveredNodes) -> bool:
@@ -181,6 +194,8 @@ class KubernetesDiscovery:
             wanted.append(("ignored pods", list_pods, self._ignore))
         if self._no_schedule:
             wanted.append(("no-schedule pods", list_pods, self._no_schedule))
+        if set(self._settings.node_labels) - {ZONE_LABEL}:
+            wanted.append(("pods", list_pods, ""))
         return [
             Reflector(
                 name,

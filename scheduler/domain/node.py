@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -24,10 +25,11 @@ class DiscoveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """`endpoint` is the URL, with scheme and host, that a gateway proxies to."""
+    """`endpoint` is the URL, with scheme and host, that a gateway proxies to. `labels` None: nothing is told."""
 
     node_id: str
     endpoint: str
+    labels: Mapping[str, str] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class P2pEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One report. `sandbox_ids` None means an unknown roster; () means no sandboxes.
+    """One report. `sandbox_ids` None means an unknown roster; () means no sandboxes. A report without labels has none.
 
     `acknowledged_generation`: the generation of the last answer that the node had received. `hung_up`: the caller
     has disconnected, so the report may be old and proves no sandbox absent."""
@@ -96,18 +98,21 @@ class Heartbeat:
     p2p_endpoint: P2pEndpoint | None = None
     acknowledged_generation: int | None = None
     hung_up: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
     """`cpu_config_json` is empty when nothing changes for the node. `template_due`: the ledger may have a template
-    to send, although the report carried none. `contested`: listed ids that another node keeps."""
+    to send, although the report carried none. `contested`: listed ids that another node keeps. `unlabelled`: the node
+    stays without labels, because there are too many label sets."""
 
     generation: int
     cpu_config_json: str = ""
     stale: bool = False
     template_due: bool = True
     contested: tuple[str, ...] = ()
+    unlabelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,8 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A discovered node in the ledger. `last_seen_ms` None: it never reported."""
+    """A discovered node in the ledger. `last_seen_ms` None: it never reported. `labels` are those in force,
+    `api_labels` those that were told through the API."""
 
     node_id: str
     endpoint: str
@@ -153,6 +159,8 @@ class Node:
     pressure: Pressure = field(default_factory=Pressure)
     eligible: bool = False
     ineligible_reason: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    api_labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> NodeAddress:

@@ -38,7 +38,8 @@ class HintKind(StrEnum):
 class Hint:
     """What is known about the sandbox to create. 0 and "" mean "not stated"; memory is in MiB.
 
-    `locality` holds artifact keys; nodes that hold most of them are preferred (advisory)."""
+    `locality` holds artifact keys; nodes that hold most of them are preferred (advisory). `require`: label → the
+    values of which the node must have one."""
 
     kind: HintKind
     cpu_count: int = 0
@@ -47,6 +48,7 @@ class Hint:
     template_id: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
     locality: tuple[str, ...] = ()
+    require: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,18 @@ class OverLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelMismatch:
+    """A label that the request requires; `found` None: the node does not have it."""
+
+    label: str
+    asked: tuple[str, ...]
+    found: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExplanation:
     """Why one node is where it is: its rank (0 is first), or the reason why it is excluded. `pressure` is projected
-    with the request on it; `over_limit` comes with the reason of that name."""
+    with the request on it; `over_limit` and `label` come with the reasons of these names."""
 
     node_id: str
     status: NodeStatus
@@ -139,6 +150,7 @@ class NodeExplanation:
     pressure: Pressure
     pending: PendingTotals
     over_limit: OverLimit | None = None
+    label: LabelMismatch | None = None
 
 
 @dataclass(frozen=True, slots=True)

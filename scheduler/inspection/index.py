@@ -41,7 +41,7 @@ async def _look(ledger: Ledger, name: str) -> ClassLook | None:
         return None
     nodes, rows, lowest, highest, least, most = map(int, reply)
     parts = name.split(",")
-    if parts[1] == FREE:
+    if parts[-1] == FREE:
         return ClassLook(name, FREE, parts[0], nodes, rows, lowest, highest)
     cpu = int(parts[2])
     return ClassLook(

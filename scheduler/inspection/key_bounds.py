@@ -50,6 +50,8 @@ def _ask_owner(ledger: Ledger, key: FoundKey) -> Command:
             return ("GET", key.key)
         case Bound.ROW:
             return ("HEXISTS", keys.classes, key.identity.rpartition(":")[0])
+        case Bound.LABELS:
+            return ("HEXISTS", keys.label_sets, key.identity)
         case Bound.CAPACITY:
             return ("ZSCORE", keys.capacities, key.identity)
         case Bound.TEMPLATE:
@@ -68,7 +70,7 @@ def _wrong_with(key: FoundKey, owner: Any, *, has_ttl: bool) -> str | None:
             return "belongs to a node that is not listed, and has no TTL"
         case Bound.RESERVATION if (codec.text(owner) in _OPEN) == has_ttl:
             return f"is of a reservation that is {codec.text(owner)}, and has {'a' if has_ttl else 'no'} TTL"
-        case Bound.ROW if not int(owner):
+        case Bound.ROW | Bound.LABELS if not int(owner):
             return f"is not {key.kind.bound.value}"
         case Bound.TEMPLATE | Bound.CAPACITY if owner is None:
             return f"is not {key.kind.bound.value}"

@@ -27,6 +27,7 @@ class Bound(Enum):
     TEMPLATE = "listed in templates"
     CAPACITY = "listed in capacities"
     PARKED = "listed in artifact_leftovers"
+    LABELS = "of a label set that is listed in label_sets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,12 @@ class KeyKind:
     holds: str
     bound: Bound = Bound.ONE
 
+
+# The sets that nodes stand in by their pool, and once more by pool and label set.
+POOL_SETS = (
+    *("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering", "over_limit"),
+    *("avoided", "avoided_ready", "avoided_last_resort"),
+)
 
 _KINDS = (
     *(
@@ -54,13 +61,13 @@ _KINDS = (
             "groups",
         )
     ),
-    *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs")),
+    *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs", "label_sets")),
     *(KeyKind(name, "zset") for name in ("nodes", "configured", "seen", "silent", "removed", "forgotten", "replicas")),
-    *(KeyKind(name, "zset") for name in ("candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering")),
-    *(KeyKind(name, "zset") for name in ("over_limit", "reservations", "expiry", "finished", "assigned", "ended")),
+    *(KeyKind(name, "zset") for name in (*POOL_SETS, "avoided_until")),
+    *(KeyKind(name, "zset") for name in ("reservations", "expiry", "finished", "assigned", "ended")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),
-    *(KeyKind(name, "zset") for name in ("avoided", "avoided_ready", "avoided_last_resort", "avoided_until")),
     *(KeyKind(name, "zset") for name in ("decisions",)),
+    *(KeyKind(f"{name}:{{}}", "zset", Bound.LABELS) for name in POOL_SETS),
     *(KeyKind(name, "list") for name in ("artifact_leftovers",)),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),
     *(KeyKind(name, "hash") for name in ("conversion", "rebuild")),

@@ -55,7 +55,7 @@ async def _counted(ledger: Ledger) -> Counter[str]:
         if codec.text(cursor) == "0":
             break
     for row in rows.values():
-        _add_row(found, row.split(","))
+        _add_row(found, row.partition(";")[0].split(","))
     reservation_ids = await client.command("ZRANGE", keys.reservations, 0, -1)
     for some in in_slices(reservation_ids, SLICE):
         asked = [("HGET", keys.reservation(codec.text(reservation_id)), "state") for reservation_id in some]

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgpack
 
+from scheduler.domain import labels
 from scheduler.domain.fleet import FleetTally, Fullness
 from scheduler.domain.node import (
     DiscoveryState,
@@ -48,6 +49,7 @@ FIGURES = (
 """Numbers of a snapshot, in the order the scripts take them (lua/include/observe)."""
 
 GROUP_KEY_BYTES_MAX = 1024
+_LATER_MEMBERS = ("require",)
 
 
 def text(value: bytes | str | int | None) -> str:
@@ -227,6 +229,8 @@ def fingerprint(request: ScheduleRequest) -> str:
     if hint is not None:
         content += (hint.kind.value, hint.cpu_count, hint.memory_mb, hint.images, hint.template_id, hint.locality)
         content.append(sorted(hint.metadata.items()))
+        # Requests without these keep the fingerprint they had before there were any.
+        content += [(name, sorted(value.items())) for name in _LATER_MEMBERS if (value := getattr(hint, name))]
     return blake2b(msgpack.packb(content), digest_size=16).hexdigest()
 
 
@@ -235,6 +239,7 @@ def former_fingerprint(request: ScheduleRequest) -> str:
     hint = None
     if request.hint is not None:
         hint = {**asdict(request.hint), "metadata": dict(request.hint.metadata)}
+        hint = {name: value for name, value in hint.items() if value or name not in _LATER_MEMBERS}
     content: list[Any] = [hint, request.lifecycle, request.reservation_ttl_ms, sorted(request.exclude_nodes)]
     if request.sandbox_id is not None:
         content.append(request.sandbox_id)
@@ -281,13 +286,13 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
     hint = request.hint
     excluded = list(dict.fromkeys(request.exclude_nodes))
     if hint is None:
-        return ["ordinary", 0, 0, "", "", entropy, len(excluded), *excluded]
+        return ["ordinary", 0, 0, "", "", entropy, "", "", len(excluded), *excluded]
     kind = "cold" if hint.kind is HintKind.COLD_SANDBOX else "template"
     locality = list(dict.fromkeys(trim(key) for key in hint.locality if trim(key)))
     template_id = trim(hint.template_id)
     return [
         kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,
-        len(excluded), *excluded, *locality,
+        labels.written(hint.require), "", len(excluded), *excluded, *locality,
     ]  # fmt: skip
 
 
@@ -349,6 +354,8 @@ def _node(entry: Sequence[Any]) -> Node:
         pressure=Pressure(fraction(cpu_pressure), fraction(memory_pressure)),
         eligible=not reason,
         ineligible_reason=text(reason) or None,
+        labels=labels.read(text(found.get("labels"))),
+        api_labels=labels.read(text(found.get("labels_api"))),
     )
 
 

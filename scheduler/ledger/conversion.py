@@ -4,8 +4,9 @@ Version 0.1 has no format number to refuse, so it is fenced: `convert_ledger` wr
 settings, its clock and its list of leftovers, and each of its scripts then fails before its first write. All other
 keys keep their place and meaning, open reservations and bindings included; node rows are rebuilt.
 
-Format 2 differs in its indexes alone, which are dropped in one step; rows bring the new one along when they are next
-brought up to date, before anything is placed. A replica of format 2 refuses the new format in words.
+Format 2 differs in its indexes, and formats 2 and 3 in what node rows say. Old indexes are dropped and new settings
+get their defaults in one step; rows bring the rest along when they are next brought up to date, in slices, before
+anything is placed. A replica of these formats refuses the new one in words.
 
 Who changes what a key means raises FORMAT in `lua/include/format` and adds a stage to `lua/convert_ledger`, before
 `finish`: it processes one slice, notes its progress in the `conversion` hash, and answers `converting`.
@@ -20,6 +21,8 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 from scheduler.ledger.settings_fields import encode
+
+_CONVERTIBLE = frozenset({b"2", b"3"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Conversion:
         """What there is to convert; None for a ledger of this version's format, or none at all. Writes nothing."""
         keys, client = self._runner.keys, self._runner.client
         known_format = await client.command("HGET", keys.settings, "format")
-        if int(await client.command("EXISTS", keys.settings)) and known_format != b"2":
+        if int(await client.command("EXISTS", keys.settings)) and known_format not in _CONVERTIBLE:
             return None
         converting = bool(int(await client.command("EXISTS", keys.conversion)))
         if known_format is None and not converting and not int(await client.command("EXISTS", keys.fenced_settings)):
@@ -50,7 +53,9 @@ class Conversion:
         counts = await client.pipeline(
             [("ZCARD", keys.nodes), ("ZCARD", keys.expiry), ("HLEN", keys.bindings)],
         )
-        return OldLedger("version 0.1" if known_format is None else "format 2", converting, *map(int, counts))
+        return OldLedger(
+            "version 0.1" if known_format is None else f"format {int(known_format)}", converting, *map(int, counts)
+        )
 
     async def convert(self, progress: Callable[[str, int], None] = lambda stage, done: None) -> bool:
         """Convert what `look` found, continuing an interrupted conversion; True when there was something to do.

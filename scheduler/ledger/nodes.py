@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scheduler import deadline
 from scheduler.domain.fleet import FleetTally
-from scheduler.domain.node import (
-    DiscoveryState,
-    Heartbeat,
-    HeartbeatResult,
-    Node,
-    NodeAddress,
-    NodeQuery,
-    NodeSnapshot,
-)
+from scheduler.domain.labels import written
+from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, Node, NodeAddress, NodeQuery
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.errors import InstanceMismatch, NodeNotListed, NotFound
+from scheduler.errors import Conflict, InstanceMismatch, NodeNotListed, NotFound
 from scheduler.ledger import codec
 from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.node_list import TOO_MANY_LABEL_SETS, LabelSource, ListedNode, entry
 from scheduler.ledger.node_pages import NODES_A_STEP, read_nodes, read_page
+from scheduler.ledger.report import clean_roster, report_arguments
 from scheduler.ledger.roster import RosterChange, apply_roster, difference_to, finish_report, fits_one_call
 from scheduler.ledger.runner import Runner
 from scheduler.ledger.upstream_bindings import UpstreamBindings
@@ -38,39 +34,50 @@ class NodeStore:
     def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
         self._upstream = upstream
-        # Node id → (endpoint, state), or None for a removed node: changes made through this process. Membership
+        # Node id → as it is listed, or None for a removed node: changes made through this process. Membership
         # removes those that its remembered list contains, so that no acknowledged change is lost.
-        self.recent_changes: dict[str, tuple[str, DiscoveryState] | None] = {}
+        self.recent_changes: dict[str, ListedNode | None] = {}
 
     # -- discovery --------------------------------------------------------------------------------------------
 
-    async def set(self, node_id: str, endpoint: str, state: DiscoveryState, *, recovering: bool = False) -> None:
-        """Add, move or drain one node. `recovering`: it was listed before the ledger was lost, so it admits nothing
-        until it reports."""
-        await self._runner.run("set_nodes", int(recovering), 1, node_id, endpoint, state.value, durable=True)
-        if not recovering:
-            self.recent_changes[node_id] = (endpoint, state)
+    async def set(
+        self, node_id: str, endpoint: str, state: DiscoveryState, labels: Mapping[str, str] | None = None
+    ) -> None:
+        """Add, move, label or drain one node; `labels` None leaves those told before. Raises Conflict when they would
+        make too many label sets."""
+        node = ListedNode(endpoint, state, labels)
+        await self._set_nodes(0, LabelSource.API, 1, *entry(node_id, node))
+        told = self.recent_changes.get(node_id) if labels is None else None
+        self.recent_changes[node_id] = replace(node, labels=told.labels) if told else node
 
-    async def put_back(self, nodes: Mapping[str, tuple[str, DiscoveryState]]) -> None:
+    async def put_back(self, nodes: Mapping[str, ListedNode]) -> None:
         """Restore nodes that were listed before the ledger was lost; they admit nothing until they report."""
-        entries = [(node_id, endpoint, state.value) for node_id, (endpoint, state) in nodes.items()]
+        entries = list(nodes.items())
         for first in range(0, len(entries), PUT_BACK_A_STEP):
             step = entries[first : first + PUT_BACK_A_STEP]
-            arguments = [part for entry in step for part in entry]
-            await self._runner.run("set_nodes", 1, len(step), *arguments, durable=True)
+            arguments = [part for node_id, node in step for part in entry(node_id, node)]
+            await self._set_nodes(1, LabelSource.API, len(step), *arguments)
+
+    async def _set_nodes(self, recovering: int, source: LabelSource, listed: int, *arguments: str) -> list[Any]:
+        status, reply = await self._runner.run(
+            "set_nodes", recovering, f"labels_{source}", listed, *arguments, durable=True
+        )
+        if status == "full":
+            raise Conflict(TOO_MANY_LABEL_SETS)
+        return reply
 
     async def configure(self, nodes: Sequence[NodeAddress], by: ConfiguredBy) -> Configured:
         """List the nodes of a replica's configuration, and remove those that only an earlier configuration listed.
 
         An empty list removes nothing that a configuration of the same revision listed: not every replica need name
         the nodes."""
-        removed: list[str] = []
-        kept: list[str] = []
+        done = Configured()
         for first in range(0, len(nodes), CONFIGURED_A_STEP):
             step = nodes[first : first + CONFIGURED_A_STEP]
-            pairs = [part for node in step for part in (node.node_id, node.endpoint)]
-            if await self._configure(by, len(step), pairs, removed, kept) is None:
-                return Configured(outdated=True)
+            entries = [part for node in step for part in (node.node_id, node.endpoint, written(node.labels))]
+            done += await self._configure(by, len(step), entries)
+            if done.outdated:
+                return done
         wanted = {node.node_id for node in nodes}
         at_most = by.revision if nodes else by.revision - 1
         leaving = [
@@ -79,27 +86,22 @@ class NodeStore:
             if node_id not in wanted and revision <= at_most
         ]
         for first in range(0, len(leaving), CONFIGURED_A_STEP):
-            if await self._configure(by, 0, leaving[first : first + CONFIGURED_A_STEP], removed, kept) is None:
-                return Configured(outdated=True)
-        return Configured(tuple(removed), tuple(kept))
+            done += await self._configure(by, 0, leaving[first : first + CONFIGURED_A_STEP])
+        return done
 
-    async def _configure(
-        self, by: ConfiguredBy, listed: int, arguments: list[str], removed: list[str], kept: list[str]
-    ) -> bool | None:
-        """One step; None when the ledger follows a configuration of a higher revision."""
+    async def _configure(self, by: ConfiguredBy, listed: int, arguments: list[str]) -> Configured:
+        """One step."""
         status, reply = await self._runner.run(
             "configure_nodes", by.replica_id, by.revision, int(by.recovering), listed, *arguments, durable=True
         )
         if status == "outdated":
-            return None
-        changed, gone, stay = ([codec.text(part) for part in parts] for parts in reply)
+            return Configured(outdated=True)
+        changed, gone, stay, without = ([codec.text(part) for part in parts] for parts in reply)
         if not by.recovering:
             for index in range(0, len(changed), 3):
-                self.recent_changes[changed[index]] = (changed[index + 1], DiscoveryState(changed[index + 2]))
+                self.recent_changes[changed[index]] = ListedNode(changed[index + 1], DiscoveryState(changed[index + 2]))
         self.recent_changes |= dict.fromkeys(gone)
-        removed += gone
-        kept += stay
-        return True
+        return Configured(tuple(gone), tuple(stay), tuple(without))
 
     async def _configured(self) -> dict[str, int]:
         """Node → the revision of the last configuration that listed it."""
@@ -113,35 +115,41 @@ class NodeStore:
         return found
 
     async def replace(
-        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
-    ) -> None:
-        """Replace the whole list; an id in both lists drains. Up to 1,000 changes are one atomic step.
+        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, of_kubernetes: bool = False
+    ) -> tuple[str, ...]:
+        """Replace the whole list; an id in both lists drains. Up to 1,000 changes are one atomic step. Returns the
+        nodes that stay without labels, because there are too many label sets.
 
-        `keep_configured`: nodes that replicas' configurations list stay listed, whether or not they are in this
-        list."""
-        wanted = {node.node_id: (node.endpoint, DiscoveryState.ACTIVE) for node in active}
-        wanted |= {node.node_id: (node.endpoint, DiscoveryState.LINGERING) for node in lingering}
-        listed = await self._listed()
+        `of_kubernetes`: labels are those of Kubernetes, not of the API, and nodes that replicas' configurations list
+        stay listed, whether or not they are in this list. Raises Conflict when labels of the API would
+        make too many label sets."""
+        source = LabelSource.KUBERNETES if of_kubernetes else LabelSource.API
+        wanted = {node.node_id: ListedNode(node.endpoint, DiscoveryState.ACTIVE, node.labels) for node in active}
+        wanted |= {node.node_id: ListedNode(node.endpoint, DiscoveryState.LINGERING, node.labels) for node in lingering}
+        listed = await self._listed(source)
         changes: list[tuple[str, ...]] = [
-            (node_id, endpoint, state.value)
-            for node_id, (endpoint, state) in wanted.items()
-            if listed.get(node_id) != (endpoint, state.value)
+            entry(node_id, node) for node_id, node in wanted.items() if not node.is_as(listed.get(node_id))
         ]
         # Read after the list: who is configured meanwhile is not in it yet.
-        kept = await self._configured() if keep_configured else {}
+        kept = await self._configured() if of_kubernetes else {}
         removals = [(node_id,) for node_id in listed if node_id not in wanted and node_id not in kept]
         steps = [*changes, *removals]
+        unlabelled: list[str] = []
         for first in range(0, len(steps), CHANGES_A_STEP):
             step = steps[first : first + CHANGES_A_STEP]
-            entries = [change for change in step if len(change) == 3]
+            listing = [change for change in step if len(change) == 4]
             gone = [change[0] for change in step if len(change) == 1]
-            arguments = [part for entry in entries for part in entry]
-            await self._runner.run("set_nodes", 0, len(entries), *arguments, *gone, durable=True)
-            self.recent_changes |= {change[0]: wanted.get(change[0]) for change in step}
+            arguments = [part for change in listing for part in change]
+            _, *without = await self._set_nodes(0, source, len(listing), *arguments, *gone)
+            unlabelled += map(codec.text, without)
+            for node_id, *_ in step:
+                node = wanted.get(node_id)
+                self.recent_changes[node_id] = replace(node, labels=None) if node and of_kubernetes else node
+        return tuple(unlabelled)
 
     async def remove(self, node_id: str) -> None:
         """Remove a node from the list. Raises NotFound for one that is not listed."""
-        _, reply = await self._runner.run("set_nodes", 0, 0, node_id, durable=True)
+        reply = await self._set_nodes(0, LabelSource.API, 0, node_id)
         self.recent_changes[node_id] = None
         if int(reply[0]) == 0:
             raise NotFound(f"node {node_id!r} is not known")
@@ -156,21 +164,22 @@ class NodeStore:
 
     async def addresses(self) -> tuple[NodeAddress, ...]:
         """Every discovered node, active and lingering, in id order."""
-        listed = (await self._listed()).items()
-        return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, state) in listed if state in _DISCOVERED)
+        listed = (await self._listed(LabelSource.API)).items()
+        return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, state, _) in listed if state in _DISCOVERED)
 
-    async def _listed(self) -> dict[str, tuple[str, str]]:
-        """Endpoint and state of all on the list; another state is that of a change that was stopped half-way."""
+    async def _listed(self, source: LabelSource) -> dict[str, tuple[str, str, str]]:
+        """Endpoint, state and the labels of one source of all on the list; another state is that of a change that was
+        stopped half-way."""
         client, keys = self._runner.client, self._runner.keys
         ids = [codec.text(node_id) for node_id in await client.command("ZRANGE", keys.nodes, 0, -1)]
-        listed: dict[str, tuple[str, str]] = {}
+        listed: dict[str, tuple[str, str, str]] = {}
         for first in range(0, len(ids), CHANGES_A_STEP):
             chunk = ids[first : first + CHANGES_A_STEP]
             hashes = await client.pipeline(
-                [("HMGET", keys.node(node_id), "endpoint", "discovery") for node_id in chunk]
+                [("HMGET", keys.node(node_id), "endpoint", "discovery", f"labels_{source}") for node_id in chunk]
             )
-            for node_id, (endpoint, discovery) in zip(chunk, hashes, strict=True):
-                listed[node_id] = (codec.text(endpoint or b""), codec.text(discovery or b""))
+            for node_id, (endpoint, discovery, told) in zip(chunk, hashes, strict=True):
+                listed[node_id] = (codec.text(endpoint or b""), codec.text(discovery or b""), codec.text(told or b""))
         return listed
 
     # -- reports ----------------------------------------------------------------------------------------------
@@ -184,17 +193,17 @@ class NodeStore:
             return await self._heartbeat(heartbeat)
 
     async def _heartbeat(self, heartbeat: Heartbeat) -> HeartbeatResult:
-        roster = _clean_roster(heartbeat.sandbox_ids)
+        roster = clean_roster(heartbeat.sandbox_ids)
         digest = "" if roster is None else codec.roster_digest(roster)
         change, edits = RosterChange(), ""
-        offer = _arguments(heartbeat, digest, "offer", edits, change)
+        offer = report_arguments(heartbeat, digest, "offer", edits, change)
         status, reply = await self._runner.run("record_heartbeat", *offer)
         while status == "roster":
             # Another call may change the installed roster between these two; then it is read again.
             edits, change = codec.text(reply[0]), await difference_to(self._runner, heartbeat.node_id, roster or ())
             stage = "whole" if fits_one_call(change) else "sliced"
             status, reply = await self._runner.run(
-                "record_heartbeat", *_arguments(heartbeat, digest, stage, edits, change)
+                "record_heartbeat", *report_arguments(heartbeat, digest, stage, edits, change)
             )
         if status == "unlisted":
             raise NodeNotListed(NOT_LISTED)
@@ -202,7 +211,7 @@ class NodeStore:
         self._runner.note_sequence(generation)
         if status == "stale":
             return HeartbeatResult(generation, stale=True)
-        follows, edits, template_due, more, changes, *contested = reply[1:]
+        follows, edits, template_due, more, unlabelled, changes, *contested = reply[1:]
         self._runner.memory.remember_changes(changes)
         if int(follows) == 1:
             slices = (digest, generation, codec.text(edits), change)
@@ -213,7 +222,10 @@ class NodeStore:
             await self._upstream.follow(change.added)
             await self._upstream.follow(change.removed, lost_by=heartbeat.node_id)
         return HeartbeatResult(
-            generation, template_due=int(template_due) == 1, contested=tuple(map(codec.text, contested))
+            generation,
+            template_due=int(template_due) == 1,
+            contested=tuple(map(codec.text, contested)),
+            unlabelled=int(unlabelled) == 1,
         )
 
     async def record_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> int:
@@ -271,36 +283,3 @@ class NodeStore:
             page, after = await self.page(NodeQuery(cluster_id=cluster_id), NODES_A_STEP, after)
             nodes += page
         return nodes
-
-
-def _clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Trimmed, without blanks and duplicates."""
-    if sandbox_ids is None:
-        return None
-    trimmed = (sandbox_id.strip() for sandbox_id in sandbox_ids)
-    return tuple(dict.fromkeys(sandbox_id for sandbox_id in trimmed if sandbox_id))
-
-
-def _arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, change: RosterChange) -> list[Any]:
-    """A report in the order of record_heartbeat.lua."""
-    acknowledged = heartbeat.acknowledged_generation
-    snapshot = heartbeat.snapshot or NodeSnapshot()
-    details = codec.heartbeat_details(heartbeat)
-    return [
-        heartbeat.node_id,
-        heartbeat.service_instance_id,
-        "" if heartbeat.sequence is None else heartbeat.sequence,
-        heartbeat.endpoint or "",
-        digest,
-        stage,
-        edits,
-        len(change.added),
-        "" if acknowledged is None else acknowledged,
-        int(heartbeat.hung_up),
-        snapshot.status.value,
-        len(details),
-        *(getattr(snapshot, name) for name in codec.FIGURES),
-        *details,
-        *(change.added if stage == "whole" else ()),
-        *(change.removed if stage == "whole" else ()),
-    ]

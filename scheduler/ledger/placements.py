@@ -12,6 +12,7 @@ from scheduler.domain.placement import (
     BatchRequest,
     Decision,
     Explanation,
+    LabelMismatch,
     NodeExplanation,
     OverLimit,
     Placed,
@@ -218,7 +219,7 @@ def _over_limit(reply: list[Any]) -> OverLimit | None:
 
 
 def _explained(entry: list[Any]) -> NodeExplanation:
-    node_id, status, reason, _, cpu_pressure, memory_pressure, cpu, memory, count, exceeded = entry
+    node_id, status, reason, _, cpu_pressure, memory_pressure, cpu, memory, count, exceeded, mismatch = entry
     return NodeExplanation(
         node_id=codec.text(node_id),
         status=NodeStatus(codec.text(status)),
@@ -227,7 +228,15 @@ def _explained(entry: list[Any]) -> NodeExplanation:
         pressure=Pressure(codec.fraction(cpu_pressure), codec.fraction(memory_pressure)),
         pending=PendingTotals(int(cpu), int(memory), int(count)),
         over_limit=_over_limit(exceeded),
+        label=_mismatch(mismatch),
     )
+
+
+def _mismatch(reply: list[Any]) -> LabelMismatch | None:
+    if not reply:
+        return None
+    label, asked, found = map(codec.text, reply)
+    return LabelMismatch(label, tuple(asked.split(",")), found or None)
 
 
 def _order(rank: bytes, node_id: bytes) -> tuple[float, bytes, bytes]:

@@ -14,7 +14,7 @@ from scheduler.ledger.memory import ReservationMemory
 Clock = Callable[[], int | None]
 """Virtual milliseconds in tests; None means the server's own clock."""
 
-FORMAT = 3
+FORMAT = 4
 """What the keys of this version mean; `lua/include/format` refuses any other."""
 
 NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
@@ -82,8 +82,8 @@ def not_understood(what: str, found: str) -> StoreUnavailable:
         return StoreUnusable(f"the ledger's {what} is {found!r}, which this version does not know")
     if found == "converting":
         return StoreUnavailable(f"the ledger is being converted to format {FORMAT}; ask again")
-    if found in ("1", "2"):
-        made_by = "version 0.1" if found == "1" else "format 2"
+    if found in ("1", "2", "3"):
+        made_by = "version 0.1" if found == "1" else f"format {found}"
         return StoreUnusable(
             f"the ledger is of {made_by} and this version needs format {FORMAT}: "
             "agentenv-scheduler inspect upgrade converts it"

@@ -93,7 +93,7 @@ def class_name(name: str) -> str:
     """A class of the index (lua/include/places) in words: `64 CPUs, 128 GiB`, and its labels where it has some."""
     _, labels, cpus, memory, *_ = name.split(",")
     shown = f"{cpus if int(cpus) >= 0 else '?'} CPUs, {f'{int(memory) / 2**30:g}' if int(memory) >= 0 else '?'} GiB"
-    return shown if labels == "-" else f"{shown}, {labels}"
+    return shown if labels == "-" else f"{shown}, {labels.replace(';', ', ')}"
 
 
 def _rates(kept: Mapping[str, str], second: int) -> Rates:

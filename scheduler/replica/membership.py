@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from scheduler.config import DiscoverySettings
 from scheduler.connection.server import ServerIdentity
 from scheduler.domain.limits import PAGE_MAX
-from scheduler.domain.node import DiscoveryState
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import Conflict, StoreUnusable
 from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.node_list import ListedNode
 from scheduler.ledger.settings import Loss
 from scheduler.observability.logging import get_logger
 
@@ -78,7 +78,7 @@ class Membership:
         self._members: tuple[str, ...] = ()  # from the last keepalive
         self._waited_for: tuple[str, ...] = ()  # since the last loss; some may not have reconnected yet
         self._waited_for_until = 0.0
-        self._discovered: Mapping[str, tuple[str, DiscoveryState]] = {}
+        self._discovered: Mapping[str, ListedNode] = {}
         self._declared: Mapping[str, Template] = {}
         self._remember_after = 0.0
 
@@ -116,7 +116,9 @@ class Membership:
         # The list just read may come from a ledger that has been lost; then the remembered one is better.
         found = await self._identify()
         if found is not None and found.is_same(identity):
-            discovered = {node.node_id: (node.endpoint, node.discovery) for node in nodes}
+            discovered = {
+                node.node_id: ListedNode(node.endpoint, node.discovery, node.api_labels or None) for node in nodes
+            }
             if discovered != self._discovered:
                 log.debug("discovery remembered", nodes=len(discovered))
             self._discovered, self._declared = discovered, declared
@@ -217,6 +219,8 @@ class Membership:
     def _tell(self, what: str, configured: int, outcome: Configured) -> None:
         if outcome.removed:
             log.info("what left the configuration was removed from the ledger", what=what, ids=outcome.removed)
+        if outcome.unlabelled:
+            log.warning("nodes stay without labels: there are too many label sets", node_ids=outcome.unlabelled[:20])
         if outcome.outdated and configured:
             log.info("a configuration of a higher revision decides what is listed", what=what, configured=configured)
         if outcome.kept and outcome.kept != self._kept.get(what):

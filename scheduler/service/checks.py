@@ -7,11 +7,12 @@ allowed. Where AgentENV's clients compare an error text, the error has exactly t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scheduler.domain import address, text
 from scheduler.domain.duration import format_duration
+from scheduler.domain.labels import LABEL_FORM, LABEL_VALUES_MAX, LABELS_MAX, is_label
 from scheduler.domain.limits import (
     ID_BYTES_MAX,
     IDEMPOTENCY_KEY_MAX,
@@ -117,6 +118,33 @@ def uint32(field: str, value: int) -> int:
 def byte_count(field: str, value: int) -> int:
     """Bytes and counters, up to what a double holds exactly."""
     return whole_number(field, value, SAFE_INTEGER_MAX)
+
+
+def clean_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """At most 16 labels of a node, by name."""
+    if len(labels) > LABELS_MAX:
+        raise refuse(field, labels, f"at most {LABELS_MAX} labels")
+    for name, value in labels.items():
+        if not is_label(name):
+            raise refuse(field, name, f"named by {LABEL_FORM}")
+        if not is_label(value):
+            raise refuse(f"{field}.{name}", value, LABEL_FORM)
+    return dict(sorted(labels.items()))
+
+
+def clean_require(field: str, require: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """At most 16 labels, each with 1 to 16 values of which the node must have one. Order and repetition say nothing."""
+    if len(require) > LABELS_MAX:
+        raise refuse(field, require, f"at most {LABELS_MAX} labels")
+    for name, values in require.items():
+        if not is_label(name):
+            raise refuse(field, name, f"named by {LABEL_FORM}")
+        if not 1 <= len(values) <= LABEL_VALUES_MAX:
+            raise refuse(f"{field}.{name}", values, f"1 to {LABEL_VALUES_MAX} values")
+        for value in values:
+            if not is_label(value):
+                raise refuse(f"{field}.{name}", value, LABEL_FORM)
+    return {name: tuple(sorted(set(values))) for name, values in sorted(require.items())}
 
 
 def clean_ttl_ms(field: str, value: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from scheduler.ledger.node_pages import SORTS
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
-from scheduler.service.checks import clean_endpoint, clean_id, clean_optional_id, refuse, required
+from scheduler.service.checks import clean_endpoint, clean_id, clean_labels, clean_optional_id, refuse, required
 from scheduler.service.reports import clean_events, clean_heartbeat
 
 if TYPE_CHECKING:
@@ -30,23 +30,30 @@ class NodeService:
         self._metrics = metrics
         self._cpu_configs = cpu_configs
 
-    async def set(self, node_id: str, endpoint: str, state: DiscoveryState) -> NodeAddress:
-        """Lists the node: adds it, moves it to another endpoint, or drains it (`lingering`). Returns it as listed."""
+    async def set(
+        self, node_id: str, endpoint: str, state: DiscoveryState, labels: Mapping[str, str] | None = None
+    ) -> NodeAddress:
+        """Lists the node: adds it, moves it to another endpoint, labels it, or drains it (`lingering`). Returns it as
+        listed. Raises Conflict when its labels would make too many label sets."""
         required("node_id and endpoint are required", node_id=node_id, endpoint=endpoint)
         node_id, endpoint = clean_id("node_id", node_id), clean_endpoint("endpoint", endpoint)
+        labels = None if labels is None else clean_labels("labels", labels)
         with self._metrics.ledger_call("set_node"):
-            await self._store.set(node_id, endpoint, state)
+            await self._store.set(node_id, endpoint, state, labels)
         log.info("node listed", node_id=node_id, endpoint=endpoint, state=state.value)
-        return NodeAddress(node_id, endpoint)
+        return NodeAddress(node_id, endpoint, labels)
 
     async def replace(
-        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, keep_configured: bool = False
+        self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, of_kubernetes: bool = False
     ) -> tuple[int, int]:
-        """Replaces the discovered list in one step; an id in both lists drains. `keep_configured`: nodes that
-        replicas' configurations list stay listed. Returns how many are active and how many drain."""
+        """Replaces the discovered list in one step; an id in both lists drains. `of_kubernetes`: labels are those of
+        Kubernetes, and nodes that replicas' configurations list stay listed. Returns how many are active and how many
+        drain."""
         active, lingering = _clean_addresses("active", active), _clean_addresses("lingering", lingering)
         with self._metrics.ledger_call("replace_nodes"):
-            await self._store.replace(active, lingering, keep_configured=keep_configured)
+            unlabelled = await self._store.replace(active, lingering, of_kubernetes=of_kubernetes)
+        if unlabelled:
+            log.warning("nodes stay without labels: there are too many label sets", node_ids=unlabelled[:20])
         draining = {node.node_id for node in lingering}
         counts = sum(node.node_id not in draining for node in active), len(draining)
         log.info("node list replaced", active=counts[0], lingering=counts[1])
@@ -92,6 +99,13 @@ class NodeService:
                 node_id=heartbeat.node_id,
                 sandbox_ids=result.contested[:10],
                 count=len(result.contested),
+            )
+        if result.unlabelled:
+            self._calls.warning(
+                log,
+                "a node stays without labels: there are too many label sets",
+                node_id=heartbeat.node_id,
+                labels=heartbeat.labels,
             )
         if result.stale:
             self._calls.info(log, "stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
@@ -142,11 +156,13 @@ class NodeService:
 
 
 def _clean_addresses(field: str, addresses: Sequence[NodeAddress]) -> tuple[NodeAddress, ...]:
-    """Each id once. An id with two different endpoints is refused."""
-    endpoints: dict[str, str] = {}
+    """Each id once. An id with two different endpoints or labels is refused."""
+    listed: dict[str, NodeAddress] = {}
     for index, address in enumerate(addresses):
         node_id = clean_id(f"{field}.{index}.id", address.node_id)
         endpoint = clean_endpoint(f"{field}.{index}.endpoint", address.endpoint)
-        if endpoints.setdefault(node_id, endpoint) != endpoint:
+        labels = None if address.labels is None else clean_labels(f"{field}.{index}.labels", address.labels)
+        node = NodeAddress(node_id, endpoint, labels)
+        if listed.setdefault(node_id, node) != node:
             raise refuse(f"{field}.{index}.id", node_id, "listed once")
-    return tuple(NodeAddress(node_id, endpoint) for node_id, endpoint in endpoints.items())
+    return tuple(listed.values())

@@ -14,6 +14,7 @@ from scheduler.service.checks import (
     byte_count,
     clean_endpoint,
     clean_id,
+    clean_labels,
     clean_optional_id,
     clean_roster,
     clean_text,
@@ -82,6 +83,7 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
         else None,
         sandbox_ids=None if roster is None else clean_roster(roster),
         p2p_endpoint=clean_p2p_endpoint(heartbeat.p2p_endpoint),
+        labels=clean_labels("labels", heartbeat.labels),
     )
 
 

@@ -19,6 +19,7 @@ from scheduler.errors import FieldError, InvalidRequest, SizeOutOfBounds
 from scheduler.service.checks import (
     clean_id,
     clean_idempotency_key,
+    clean_require,
     clean_text,
     clean_ttl_ms,
     encodable,
@@ -89,7 +90,10 @@ def clean_hint(hint: Hint) -> Hint:
     for text in (*hint.images, hint.template_id, *hint.metadata, *hint.metadata.values()):
         encodable("hint", text)
     locality = clean_locality(hint.locality) if hint.locality else template_artifacts(hint.template_id)
-    return hint if locality == hint.locality else replace(hint, locality=locality)
+    require = clean_require("hint.require", hint.require) if hint.require else hint.require
+    if locality == hint.locality and require == hint.require:
+        return hint
+    return replace(hint, locality=locality, require=require)
 
 
 def sandbox_size(field: str, value: int, most: int) -> int:

@@ -146,6 +146,12 @@ def test_an_artifact_limit_below_zero_is_none() -> None:
     assert refusal(artifact_store_capacity="0")[0]["field"] == "artifact_store_capacity"
 
 
+def test_listed_nodes_may_have_labels() -> None:
+    labels = {"zone": "east", "GPU": "h100"}
+    listed = [{"id": "a", "endpoint": "http://a:1", "labels": labels}, {"id": "b", "endpoint": "http://b:1"}]
+    assert [node.labels for node in settings(nodes=listed).discovery.nodes] == [labels, None]
+
+
 def test_nodes_and_templates_are_json_when_given_as_text() -> None:
     found = settings(
         nodes='[{"id": "a", "endpoint": "http://10.0.0.7:8000"}]',
@@ -183,6 +189,9 @@ def test_ids_are_cleaned_as_at_the_api_and_members_match_in_any_case() -> None:
         ([{"id": "a"}], "nodes[0].endpoint"),
         ([{"id": "a", "endpoint": "http://a:1"}, {"ID": " a ", "endpoint": "http://b:1"}], "nodes[1].id"),
         (["a"], "nodes[0]"),
+        ([{"id": "a", "endpoint": "http://a:1", "labels": {"a b": "x"}}], "nodes[0].labels.a b"),
+        ([{"id": "a", "endpoint": "http://a:1", "labels": {"zone": 1}}], "nodes[0].labels.zone"),
+        ([{"id": "a", "endpoint": "http://a:1", "labels": {f"l{n}": "x" for n in range(17)}}], "nodes[0].labels"),
         ({"a": "http://a:1"}, "nodes"),
         ("a=http://a:1", "nodes"),
     ],

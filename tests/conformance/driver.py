@@ -43,6 +43,7 @@ class Report:
     sandbox_ids: Sequence[str] | None
     p2p: Mapping[str, str] | None
     machine_info: str | None
+    labels: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ def default_endpoint(node_id: str) -> str:
     return f"http://{node_id}:8000"
 
 
-def to_address(entry: str | Mapping[str, str]) -> NodeAddress:
+def to_address(entry: str | Mapping[str, Any]) -> NodeAddress:
     if isinstance(entry, str):
         return NodeAddress(entry, default_endpoint(entry))
-    return NodeAddress(entry["id"], entry["endpoint"])
+    return NodeAddress(entry["id"], entry.get("endpoint") or default_endpoint(entry["id"]), entry.get("labels"))
 
 
 class Runner:
@@ -88,6 +88,7 @@ class Runner:
             sandbox_ids=step.get("sandbox_ids", ()),
             p2p=step.get("p2p"),
             machine_info=machine_info,
+            labels=step.get("labels"),
         )
         return {"cpu_config": await self.driver.heartbeat(report) != ""}
 

@@ -111,6 +111,25 @@ async def test_nodes_come_move_drain_and_go_with_their_slices(cluster: Cluster) 
     await cluster.lists(p3="active")
 
 
+async def test_named_labels_of_pods_and_their_zone_are_labels_of_the_nodes(cluster: Cluster, ledger: Ledger) -> None:
+    first = {**endpoint("p1", "10.0.0.1"), "zone": "z1"}
+    cluster.api.put(SLICES, endpoint_slice("s1", first, endpoint("p2", "10.0.0.2")))
+    cluster.api.put(PODS, pod("p1", gpu="h100", other="x"))
+    cluster.api.put(PODS, pod("p2", gpu="not a label"))
+    await cluster.replica(node_labels=("gpu", "topology.kubernetes.io/zone"))
+
+    async def labelled(node_id: str, labels: dict[str, str]) -> None:
+        async def so() -> bool:
+            return {node.node_id: dict(node.labels) for node in await ledger.nodes.list()}.get(node_id) == labels
+
+        await eventually(so)
+
+    await labelled("p1", {"gpu": "h100", "topology.kubernetes.io/zone": "z1"})
+    await labelled("p2", {})
+    cluster.api.put(PODS, pod("p1", other="x"))
+    await labelled("p1", {"topology.kubernetes.io/zone": "z1"})
+
+
 async def test_only_slices_of_the_service_are_asked_for(cluster: Cluster) -> None:
     two_nodes(cluster.api)
     await cluster.replica()

@@ -20,6 +20,27 @@ async def test_a_listed_node_that_never_reported_is_shown_as_connecting(api: htt
     assert (node["status"], node["last_seen_ms"], node["generation"]) == ("connecting", None, 0)
 
 
+async def test_labels_of_every_source_are_shown_and_stay_when_a_put_is_silent(api: httpx.AsyncClient) -> None:
+    await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000", "labels": {"zone": "a"}})
+    await api.post(
+        "/v1/nodes/node-a/heartbeat", json={"service_instance_id": "i", "labels": {"zone": "b", "gpu/model": "h100"}}
+    )
+    await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000", "state": "lingering"})
+    (node,) = (await api.get("/v1/nodes")).json()["nodes"]
+    assert node["labels"] == {"zone": "a", "gpu/model": "h100"}
+    for labels in ({"a b": "x"}, {"zone": 1}, ["zone"], {"zone": "é"}, {f"l{number}": "x" for number in range(17)}):
+        refused = await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000", "labels": labels})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_request")
+    listed = [{"id": f"n{number}", "endpoint": "http://n", "labels": {"rack": f"{number}"}} for number in range(64)]
+    full = await api.put("/v1/nodes", json={"active": listed})
+    assert (full.status_code, full.json()["code"]) == (409, "conflict")
+    assert len((await api.get("/v1/nodes")).json()["nodes"]) == 1
+    hint = {"kind": "cold_sandbox", "require": {"zone": ["b", "c"]}}
+    await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000"})
+    (explained,) = (await api.post("/v1/explain", json={"hint": hint})).json()["nodes"]
+    assert explained["label"] == {"label": "zone", "asked": ["b", "c"], "found": "a"}
+
+
 async def test_a_report_is_shown_whole(api: httpx.AsyncClient) -> None:
     await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000"})
     snapshot = {

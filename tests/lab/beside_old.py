@@ -90,7 +90,15 @@ class Contender:
         if not self.old:
             return command
         arguments = command[4:]
-        return ("EVALSHA", self._shas["schedule_sandbox"], 1, self._key, *arguments[:7], *arguments[8:])
+        return (
+            "EVALSHA",
+            self._shas["schedule_sandbox"],
+            1,
+            self._key,
+            *arguments[:7],
+            *arguments[8:14],
+            *arguments[16:],
+        )
 
     async def report(self, number: int, snapshot: NodeSnapshot) -> Command:
         command = await self._record.heartbeat(
@@ -99,7 +107,15 @@ class Contender:
         if not self.old:
             return command
         arguments = command[4:]
-        return ("EVALSHA", self._shas["record_heartbeat"], 1, self._key, *arguments[:7], *arguments[11:])
+        return (
+            "EVALSHA",
+            self._shas["record_heartbeat"],
+            1,
+            self._key,
+            *arguments[:7],
+            *arguments[11:12],
+            *arguments[14:],
+        )
 
     async def load(self, nodes: int, snapshots: Snapshots) -> None:
         addresses = [NodeAddress(node_id_of(number), endpoint_of(number)) for number in range(nodes)]

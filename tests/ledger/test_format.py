@@ -21,7 +21,7 @@ LIBRARY = ScriptLibrary(find_folder())
 # These run before there are settings; what they refuse is tested by itself.
 BRING_SETTINGS = {"put_settings", "convert_ledger", "prove_commands"}
 SCRIPTS = pytest.mark.parametrize("name", [name for name in LIBRARY.names if name not in BRING_SETTINGS])
-UNKNOWN = {"format": "4", "strategy": "binpack", "admission": "sometimes", "group_placement": "nowhere"}
+UNKNOWN = {"format": "5", "strategy": "binpack", "admission": "sometimes", "group_placement": "nowhere"}
 
 
 async def set_fields(backend: Backend, ledger: Ledger, **fields: str) -> None:
@@ -66,12 +66,12 @@ async def test_every_script_says_that_a_ledger_was_never_opened(
 
 @pytest.mark.parametrize("revision", [0, 1, 99])
 async def test_another_format_is_never_overwritten(revision: int, ledger: Ledger, backend: Backend) -> None:
-    await set_fields(backend, ledger, format="4", revision="1")
+    await set_fields(backend, ledger, format="5", revision="1")
     before = await all_of(backend, ledger)
-    with pytest.raises(StoreUnusable, match=f"is of format 4; this version knows format {FORMAT}"):
+    with pytest.raises(StoreUnusable, match=f"is of format 5; this version knows format {FORMAT}"):
         await ledger.settings.put(LedgerSettings(revision=revision), "replica")
     assert not await ledger.conversion.look()
-    with pytest.raises(StoreUnusable, match="is of format 4"):
+    with pytest.raises(StoreUnusable, match="is of format 5"):
         await ledger.conversion.convert()
     assert await all_of(backend, ledger) == before
 

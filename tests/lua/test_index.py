@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import redis
 
+from scheduler.domain.labels import read
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
@@ -58,6 +60,7 @@ class Fleet:
     settings: LedgerSettings = field(init=False)
     node_ids: list[str] = field(init=False)
     versions: Counter[str] = field(default_factory=Counter)
+    label_sets: list[dict[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         chance = self.random = Random(f"index {self.seed}")
@@ -79,6 +82,10 @@ class Fleet:
             groups=GroupSettings(max_sandbox_count=3, group_placement=GroupPlacement.LEAST_LOADED),
             avoid=AvoidSettings(refusals=chance.choice([0, 1]), share_percent=50),
         )
+        # From none to all there may be; no more than there may be classes.
+        count = chance.choice([each for each in (0, 2, 9, 64) if each * len(self.sizes) <= 100])
+        zones = ["west", "east", "east"]
+        self.label_sets = [{}, *({"rack": f"r{number}", "zone": zones[number % 3]} for number in range(count))]
 
     def snapshot(self) -> NodeSnapshot:
         chance = self.random
@@ -100,7 +107,13 @@ class Fleet:
 
     def heartbeat(self, node_id: str) -> Heartbeat:
         """A fails count that falls is a restart, and forgives."""
-        return Heartbeat(node_id, "one", snapshot=self.snapshot())
+        return Heartbeat(node_id, "one", snapshot=self.snapshot(), labels=self.random.choice(self.label_sets))
+
+    def requirement(self) -> dict[str, tuple[str, ...]]:
+        chance = self.random
+        racks = tuple(f"r{number}" for number in chance.sample(range(9), chance.choice([1, 4, 9])))
+        east = ("east",)
+        return chance.choice([{"zone": ("west",)}, {"zone": east}, {"rack": racks}, {"rack": racks, "zone": east}])
 
     def request(self) -> tuple[ScheduleRequest, int, int]:
         chance = self.random
@@ -108,7 +121,13 @@ class Fleet:
         memory_mb = chance.choice([0, 64, 512, 1024, 4096, 16_384, 60_000])
         excluded = tuple(chance.sample(self.node_ids, min(len(self.node_ids), chance.choice([0, 0, 0, 1, 5, 60]))))
         hint = Hint(HintKind.COLD_SANDBOX, cpu, memory_mb, images=("app",)) if chance.random() < 0.85 else None
+        if hint and chance.random() < 0.4:
+            hint = replace(hint, require=self.requirement())
         return ScheduleRequest(hint=hint, exclude_nodes=excluded), cpu, memory_mb * MIB
+
+
+def has(labels: dict[str, str], required: Mapping[str, tuple[str, ...]]) -> bool:
+    return all(labels.get(name) in values for name, values in required.items())
 
 
 class Example:
@@ -146,6 +165,11 @@ class Example:
         request = replace(request, sandbox_id=f"s-{self.fleet.random.random()}" if named else None)
         explanation = await self.ledger.placements.explain(request)
         rows = oracle.rows_of(await self.raw.hgetall(self.ledger.keys.loads))
+        matches = None
+        if request.hint is not None and request.hint.require:
+            sets = await self.raw.hgetall(self.ledger.keys.named("label_sets"))
+            matches = frozenset(number for number, text in sets.items() if has(read(text), request.hint.require))
+            self.seen["masked"] += 1
         decision: Decision | NoNodes
         try:
             decision = await self.ledger.placements.schedule(request)
@@ -161,7 +185,11 @@ class Example:
         )  # fmt: skip
         degraded = not grouped and not any(row.pool in "rcRCowOW" for row in rows)
         variant = "degraded" if degraded else "ready" if grouped else "any"
-        self.judge(oracle.candidates(rows, variant, request.exclude_nodes), demand, decision)
+        among = oracle.candidates(rows, variant, request.exclude_nodes, matches)
+        self.judge(among, demand, decision)
+        if isinstance(decision, NoNodes) and matches is not None and "too_large" not in decision.reasons:
+            masked = len(oracle.candidates(rows, variant, request.exclude_nodes)) - len(among)
+            assert decision.reasons.get("label", 0) == masked
         chosen = decision.node if isinstance(decision, Decision) else None
         if not grouped:
             assert explanation.node == chosen, "explain names another node"

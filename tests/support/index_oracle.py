@@ -36,15 +36,18 @@ class Row:
     counts: tuple[int, int, int]
     pending: tuple[int, int, int]
     most: tuple[int, int, int] = (-1, -1, -1)
+    labels: str = ""
 
     @classmethod
     def of(cls, node_id: str, text: str) -> Row:
-        pool, *numbers = text.split(",")
+        load, _, labels = text.partition(";")
+        pool, *numbers = load.split(",")
         cpu, memory, cpu_load, memory_load, starting, running, paused, *rest = map(int, numbers)
         pending, most = rest[:3], rest[3:6] or [-1, -1, -1]
         return cls(
             node_id, pool, cpu, memory, cpu_load + pending[0], memory_load + pending[1],
             (starting + pending[2], running, paused), (pending[0], pending[1], pending[2]), (most[0], most[1], most[2]),
+            labels,
         )  # fmt: skip
 
     def pressure(self, demand: Demand) -> float:
@@ -98,8 +101,17 @@ def rows_of(loads: Mapping[str, str]) -> list[Row]:
     return [Row.of(node_id, text) for node_id, text in loads.items()]
 
 
-def candidates(rows: Iterable[Row], variant: str, excluded: Sequence[str] = ()) -> list[Row]:
-    return [row for row in rows if row.pool.lower() in POOLS[variant] and row.node_id not in excluded]
+def candidates(
+    rows: Iterable[Row], variant: str, excluded: Sequence[str] = (), matches: frozenset[str] | None = None
+) -> list[Row]:
+    """`matches`: the label sets with what the request requires."""
+    return [
+        row
+        for row in rows
+        if row.pool.lower() in POOLS[variant]
+        and row.node_id not in excluded
+        and (matches is None or row.labels in matches)
+    ]
 
 
 def best(among: Sequence[Row], demand: Demand) -> list[Row]:
@@ -120,7 +132,7 @@ def is_as_good(chosen: Row, least: Row, among: Sequence[Row], demand: Demand) ->
     found, wanted = chosen.rank(demand), least.rank(demand)
     if found[1] == wanted[1]:
         tied = [row for row in among if row.rank(demand)[:2] == wanted[:2]]
-        rows = {(row.pool, row.cpu_capacity, row.memory_capacity, row.cpu_load) for row in tied}
+        rows = {(row.pool, row.cpu_capacity, row.memory_capacity, row.cpu_load, row.labels) for row in tied}
         many = wanted[0] % 2 == 0 and (len(rows) > 16 or len(tied) > COUNTED_MOST // len(rows))
         return found == wanted or (many and found[:2] == wanted[:2])
     return found[0] == wanted[0] and found[1] <= wanted[1] * (1 + 2**-12)

@@ -44,7 +44,7 @@ def test_the_upgrade_goes_as_documented(old_server: RedisServer, capsys: pytest.
     assert "nothing was written" in shown
 
     assert inspect(old_server, "upgrade", "--apply") == 0
-    assert "converted to format 3" in capsys.readouterr().out
+    assert "converted to format 4" in capsys.readouterr().out
 
     assert inspect(old_server, "upgrade", "--apply") == 0
     assert "nothing to convert" in capsys.readouterr().out

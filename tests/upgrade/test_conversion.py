@@ -149,8 +149,13 @@ async def test_converting_again_changes_nothing(converted: Ledger, raw: Any) -> 
     assert await contents(raw, KEYS) == before
 
 
+async def make_format_3(ledger: Ledger, raw: Any) -> None:
+    """As it kept the same: rows and sets without labels, and none of the settings that came later."""
+    await raw.hset(ledger.keys.settings, "format", 3)
+
+
 async def make_format_2(ledger: Ledger, raw: Any) -> None:
-    """As the format before this one kept the same: indexes by size of request, which follow a journal, and no rows."""
+    """As it kept the same: indexes by size of request, which follow a journal, and no rows."""
     keys = ledger.keys
     async for key in raw.scan_iter(keys.pattern):
         if keys.name_of(key).split(":")[0] in {"row", "unknown", "classes", "heads"}:
@@ -162,14 +167,15 @@ async def make_format_2(ledger: Ledger, raw: Any) -> None:
     await raw.hset(keys.settings, "format", 2)
 
 
-async def test_a_ledger_of_format_2_is_converted(converted: Ledger, raw: Any) -> None:
+@pytest.mark.parametrize(("number", "make"), [(2, make_format_2), (3, make_format_3)])
+async def test_a_ledger_of_an_earlier_format_is_converted(number: int, make: Any, converted: Ledger, raw: Any) -> None:
     held = {node.node_id: node.pending for node in await converted.nodes.list()}
-    await make_format_2(converted, raw)
-    with pytest.raises(StoreUnusable, match=r"format 2 .* inspect upgrade"):
+    await make(converted, raw)
+    with pytest.raises(StoreUnusable, match=rf"format {number} .* inspect upgrade"):
         await converted.placements.schedule(ScheduleRequest())
     found = await converted.conversion.look()
     assert found is not None
-    assert (found.made_by, found.converting, found.nodes) == ("format 2", False, 3)
+    assert (found.made_by, found.converting, found.nodes) == (f"format {number}", False, 3)
     assert await converted.conversion.convert()
     assert await converted.conversion.look() is None
     decision = await converted.placements.schedule(ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64)))
@@ -179,8 +185,10 @@ async def test_a_ledger_of_format_2_is_converted(converted: Ledger, raw: Any) ->
     await assert_ledger_is_sound(converted)
 
 
-async def test_a_script_of_format_2_refuses_in_words(converted: Ledger, raw: Any) -> None:
-    text = converted.client.scripts.render("list_bindings").replace(f"local FORMAT = '{FORMAT}'", "local FORMAT = '2'")
+@pytest.mark.parametrize("number", [2, 3])
+async def test_a_script_of_an_earlier_format_refuses_in_words(number: int, converted: Ledger, raw: Any) -> None:
+    text = converted.client.scripts.render("list_bindings")
+    text = text.replace(f"local FORMAT = '{FORMAT}'", f"local FORMAT = '{number}'")
     before = await contents(raw, KEYS)
     reply = await raw.eval(text, 1, KEYS.settings, "", "", "10")
     assert reply == ["unknown", "format", str(FORMAT)]

@@ -137,7 +137,7 @@ class Pressure:
 @dataclass(frozen=True, slots=True)
 class Node:
     """A listed node as the ledger knows it. `last_seen_ms` None: it never reported. `ineligible_reason` is one of the
-    names in `NoNodes.reasons`."""
+    names in `NoNodes.reasons`. `labels` are those in force, of all sources."""
 
     node_id: str
     endpoint: str
@@ -156,6 +156,7 @@ class Node:
     p2p_endpoint: P2pEndpoint | None = None
     pending: PendingTotals = field(default_factory=PendingTotals)
     pressure: Pressure = field(default_factory=Pressure)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> NodeAddress:

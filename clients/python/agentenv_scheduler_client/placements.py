@@ -165,6 +165,15 @@ class OverLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelMismatch:
+    """A label that the request requires; `found` None: the node does not have it."""
+
+    label: str
+    asked: tuple[str, ...] = ()
+    found: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExplanation:
     """Where one node stands: its rank (0 is first), or the reason why it is out. `pressure` includes the request."""
 
@@ -175,6 +184,7 @@ class NodeExplanation:
     pressure: Pressure = field(default_factory=Pressure)
     pending: PendingTotals = field(default_factory=PendingTotals)
     over_limit: OverLimit | None = None
+    label: LabelMismatch | None = None
 
 
 @dataclass(frozen=True, slots=True)

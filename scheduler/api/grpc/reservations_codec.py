@@ -123,6 +123,7 @@ def _hint_from(hint: v1alpha.Hint) -> Hint:
         template_id=hint.template_id,
         metadata=dict(hint.metadata),
         locality=tuple(hint.locality),
+        require={label: tuple(each.values) for label, each in hint.require.items()},
     )
 
 
@@ -174,4 +175,5 @@ def _node_explanation_to(node: NodeExplanation) -> v1alpha.NodeExplanation:
             sandbox_count=node.pending.sandbox_count,
         ),
         over_limit=None if node.over_limit is None else over_limit_to(asdict(node.over_limit)),
+        label=None if node.label is None else v1alpha.LabelMismatch(**asdict(node.label)),
     )

@@ -94,6 +94,12 @@ class OverLimitAnswer(Answer):
     maximum: int
 
 
+class LabelMismatchAnswer(Answer):
+    label: str
+    asked: list[str]
+    found: str | None = Field(description="null: the node has no such label")
+
+
 class NodeExplanationAnswer(Answer):
     node_id: str
     status: Status
@@ -102,6 +108,7 @@ class NodeExplanationAnswer(Answer):
     pressure: PressureAnswer
     pending: PendingAnswer
     over_limit: OverLimitAnswer | None = Field(description="which limit, when that is the reason")
+    label: LabelMismatchAnswer | None = Field(description="which label, when that is the reason")
 
 
 class ExplanationAnswer(Answer):
@@ -173,6 +180,7 @@ class NodeAnswer(Answer):
     service_instance_id: str
     version: str
     commit: str
+    labels: dict[str, str] = Field(description="those in force, of all sources")
     discovery: Literal["active", "lingering"]
     status: Status
     last_seen_ms: int | None = Field(description="null: it never reported")

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from scheduler.domain.address import ENDPOINT_PATTERN
 from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_duration_ms
+from scheduler.domain.labels import LABEL_PATTERN, LABEL_VALUES_MAX, LABELS_MAX
 from scheduler.domain.limits import (
     ID_BYTES_MAX,
     MEMORY_MB_MAX,
@@ -56,6 +57,28 @@ _OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\
 OptionalId = Annotated[str, _documented(**_OPTIONAL_ID_SCHEMA)]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]
+
+
+_LABEL_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{LABEL_PATTERN}$"}
+_LABEL_NAMES = {"maxProperties": LABELS_MAX, "propertyNames": _LABEL_SCHEMA}
+Labels = Annotated[dict[str, str], _documented(**_LABEL_NAMES, additionalProperties=_LABEL_SCHEMA)]
+
+
+def _as_list(value: Any) -> Any:
+    # One value may stand for a list of one.
+    return (
+        {name: [each] if isinstance(each, str) else each for name, each in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
+
+
+_VALUES_SCHEMA = {"type": "array", "items": _LABEL_SCHEMA, "minItems": 1, "maxItems": LABEL_VALUES_MAX}
+Require = Annotated[
+    dict[str, list[str]],
+    BeforeValidator(_as_list),
+    _documented(**_LABEL_NAMES, additionalProperties={"anyOf": [_LABEL_SCHEMA, _VALUES_SCHEMA]}),
+]
 
 
 def _whole_float(value: Any) -> Any:

@@ -18,11 +18,14 @@ from scheduler.api.grpc.generated import (
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent
 from tests.conformance.driver import Ask, ObservedView, Placed, Refused, Report
-from tests.conformance.drivers.services_driver import ServicesDriver
+from tests.conformance.drivers.services_driver import ServicesDriver, required
 from tests.conformance.world import World
 
 v1: Any = scheduler_v1_pb2
 v1alpha: Any = reservations_v1alpha_pb2
+
+# What a hint can say over our own service alone.
+_ALPHA_MEMBERS = frozenset({"locality", "require"})
 
 _CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: "invalid_argument",
@@ -73,8 +76,8 @@ class GrpcDriver(ServicesDriver):
             await self._server.stop(None)
 
     async def heartbeat(self, report: Report) -> str:
-        if report.sandbox_ids is None:
-            # Over gRPC a roster is always told, so a report without one comes from elsewhere.
+        if report.sandbox_ids is None or report.labels is not None:
+            # Over gRPC a roster is always told and labels never are, so such a report comes from elsewhere.
             return await super().heartbeat(report)
         request = v1.HeartbeatRequest(
             node_id=report.node_id,
@@ -90,7 +93,7 @@ class GrpcDriver(ServicesDriver):
 
     async def schedule(self, ask: Ask) -> Placed:
         with refusals():
-            if ask.lifecycle == "heartbeat" and not ask.exclude and "locality" not in (ask.hint or {}):
+            if ask.lifecycle == "heartbeat" and not ask.exclude and not _ALPHA_MEMBERS & set(ask.hint or ()):
                 answer = await self.scheduler.Schedule(v1.ScheduleRequest(hint=_hint(ask.hint)))
                 return Placed(answer.node.node_id, answer.node.endpoint)
             request = v1alpha.ReserveRequest(
@@ -209,4 +212,5 @@ def _alpha_hint(hint: Any) -> Any:
         template_id=hint.get("template_id", ""),
         metadata=hint.get("metadata", {}),
         locality=hint.get("locality", ()),
+        require={label: v1alpha.LabelValues(values=values) for label, values in required(hint).items()},
     )

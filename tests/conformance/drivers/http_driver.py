@@ -61,9 +61,7 @@ class HttpDriver(ServicesDriver):
 
     async def set_nodes(self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress]) -> None:
         lists = {"active": active, "lingering": lingering}
-        body = {
-            name: [{"id": node.node_id, "endpoint": node.endpoint} for node in nodes] for name, nodes in lists.items()
-        }
+        body = {name: [_to_entry(node) for node in nodes] for name, nodes in lists.items()}
         await self._call("PUT", "/v1/nodes", body)
 
     async def heartbeat(self, report: Report) -> str:
@@ -72,6 +70,8 @@ class HttpDriver(ServicesDriver):
             body["snapshot"] = {"status": "ready", **report.snapshot}
         if report.sandbox_ids is not None:
             body["sandbox_ids"] = list(report.sandbox_ids)
+        if report.labels is not None:
+            body["labels"] = dict(report.labels)
         if report.p2p is not None:
             body["p2p_endpoint"] = dict(report.p2p)
         if report.machine_info is not None:
@@ -180,6 +180,11 @@ class HttpDriver(ServicesDriver):
 
 def _artifact(key: ArtifactKey) -> dict[str, str]:
     return {"cluster_id": key.cluster_id, "backend": key.backend, "key": key.key}
+
+
+def _to_entry(node: NodeAddress) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": node.node_id, "endpoint": node.endpoint}
+    return entry if node.labels is None else entry | {"labels": dict(node.labels)}
 
 
 def _to_hint(hint: dict[str, Any]) -> dict[str, Any]:

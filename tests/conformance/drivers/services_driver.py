@@ -58,7 +58,14 @@ def to_hint(hint: dict[str, Any]) -> Hint:
         template_id=hint.get("template_id", ""),
         metadata=hint.get("metadata", {}),
         locality=tuple(hint.get("locality", ())),
+        require=required(hint),
     )
+
+
+def required(hint: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """A case may write one value without a list."""
+    values = hint.get("require", {})
+    return {label: (each,) if isinstance(each, str) else tuple(each) for label, each in values.items()}
 
 
 def from_hint(hint: Hint | None) -> dict[str, Any] | None:
@@ -107,6 +114,7 @@ class ServicesDriver:
             snapshot=None if report.snapshot is None else to_snapshot(dict(report.snapshot)),
             sandbox_ids=None if report.sandbox_ids is None else tuple(report.sandbox_ids),
             p2p_endpoint=None if report.p2p is None else P2pEndpoint(report.p2p["backend"], report.p2p["address"]),
+            labels=report.labels or {},
         )
         with refusals():
             return (await self.services.nodes.heartbeat(heartbeat, None)).cpu_config_json

@@ -63,7 +63,8 @@ class Nodes:
     def put(
         self, node: NodeAddress, state: DiscoveryState = DiscoveryState.ACTIVE, *, labels: dict[str, str] | None = None
     ) -> ListedNode:
-        """Add, move or drain a node. For keys of role admin, as `replace` and `remove`."""
+        """Add, move, label or drain a node; without `labels` those told before stay. For keys of role admin, as
+        `replace` and `remove`. Raises Conflict when its labels would make too many label sets."""
         body = {"endpoint": node.endpoint, "state": str(state), **given(labels=labels)}
         question = Question("PUT", path("nodes", node.node_id), body)
         return self._calls.ask(question, lambda a: read(ListedNode, a))

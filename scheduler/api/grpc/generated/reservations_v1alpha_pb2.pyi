@@ -49,7 +49,7 @@ class Node(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class Hint(_message.Message):
-    __slots__ = ("kind", "cpu_count", "memory_mb", "images", "template_id", "metadata", "locality")
+    __slots__ = ("kind", "cpu_count", "memory_mb", "images", "template_id", "metadata", "locality", "require")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Hint.Kind]
@@ -65,6 +65,13 @@ class Hint(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class RequireEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: LabelValues
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LabelValues, _Mapping]] = ...) -> None: ...
     KIND_FIELD_NUMBER: _ClassVar[int]
     CPU_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +79,7 @@ class Hint(_message.Message):
     TEMPLATE_ID_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LOCALITY_FIELD_NUMBER: _ClassVar[int]
+    REQUIRE_FIELD_NUMBER: _ClassVar[int]
     kind: Hint.Kind
     cpu_count: int
     memory_mb: int
@@ -79,7 +87,14 @@ class Hint(_message.Message):
     template_id: str
     metadata: _containers.ScalarMap[str, str]
     locality: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ...) -> None: ...
+    require: _containers.MessageMap[str, LabelValues]
+    def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ..., require: _Optional[_Mapping[str, LabelValues]] = ...) -> None: ...
+
+class LabelValues(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReserveRequest(_message.Message):
     __slots__ = ("hint", "lifecycle", "reservation_ttl_ms", "exclude_nodes", "idempotency_key", "sandbox_id")
@@ -251,7 +266,7 @@ class PendingTotals(_message.Message):
     def __init__(self, cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., sandbox_count: _Optional[int] = ...) -> None: ...
 
 class NodeExplanation(_message.Message):
-    __slots__ = ("node_id", "status", "rank", "reason", "cpu_pressure", "memory_pressure", "pending", "over_limit")
+    __slots__ = ("node_id", "status", "rank", "reason", "cpu_pressure", "memory_pressure", "pending", "over_limit", "label")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
@@ -260,6 +275,7 @@ class NodeExplanation(_message.Message):
     MEMORY_PRESSURE_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     OVER_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     status: str
     rank: int
@@ -268,7 +284,18 @@ class NodeExplanation(_message.Message):
     memory_pressure: float
     pending: PendingTotals
     over_limit: OverLimit
-    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., rank: _Optional[int] = ..., reason: _Optional[str] = ..., cpu_pressure: _Optional[float] = ..., memory_pressure: _Optional[float] = ..., pending: _Optional[_Union[PendingTotals, _Mapping]] = ..., over_limit: _Optional[_Union[OverLimit, _Mapping]] = ...) -> None: ...
+    label: LabelMismatch
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., rank: _Optional[int] = ..., reason: _Optional[str] = ..., cpu_pressure: _Optional[float] = ..., memory_pressure: _Optional[float] = ..., pending: _Optional[_Union[PendingTotals, _Mapping]] = ..., over_limit: _Optional[_Union[OverLimit, _Mapping]] = ..., label: _Optional[_Union[LabelMismatch, _Mapping]] = ...) -> None: ...
+
+class LabelMismatch(_message.Message):
+    __slots__ = ("label", "asked", "found")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    ASKED_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    asked: _containers.RepeatedScalarFieldContainer[str]
+    found: str
+    def __init__(self, label: _Optional[str] = ..., asked: _Optional[_Iterable[str]] = ..., found: _Optional[str] = ...) -> None: ...
 
 class OverLimit(_message.Message):
     __slots__ = ("limit", "current", "pending", "requested", "maximum")

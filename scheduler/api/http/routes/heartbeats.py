@@ -9,7 +9,7 @@ from pydantic import Field
 
 from scheduler.access.roles import FOR_NODES
 from scheduler.api.http.answers import EventsAnswer, HeartbeatAnswer
-from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, OptionalId, Text, Uint32
+from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, Labels, OptionalId, Text, Uint32
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX
 from scheduler.domain.node import (
@@ -90,6 +90,7 @@ class HeartbeatBody(Body):
     snapshot: SnapshotBody | None = None
     sandbox_ids: list[str] | None = Field(default=None, max_length=ROSTER_MAX)
     p2p_endpoint: P2pEndpointBody | None = None
+    labels: Labels = Field(default_factory=dict)
 
     def as_heartbeat(self, node_id: str) -> Heartbeat:
         return Heartbeat(
@@ -105,6 +106,7 @@ class HeartbeatBody(Body):
             snapshot=None if self.snapshot is None else self.snapshot.as_snapshot(),
             sandbox_ids=None if self.sandbox_ids is None else tuple(self.sandbox_ids),
             p2p_endpoint=None if self.p2p_endpoint is None else P2pEndpoint(**self.p2p_endpoint.__dict__),
+            labels=self.labels,
         )
 
 

@@ -20,6 +20,7 @@ from scheduler.api.http.fields import (
     Body,
     Endpoint,
     Id,
+    Labels,
     OptionalId,
     PageLimit,
     PlaceCursor,
@@ -43,11 +44,13 @@ NodeFields = Annotated[str, _NAMES[0], _NAMES[1]]
 class ListedNodeBody(Body):
     endpoint: Endpoint
     state: Literal["active", "lingering"] = "active"
+    labels: Annotated[Labels | None, Field(description="absent: those told before stay")] = None
 
 
 class AddressBody(Body):
     id: Id
     endpoint: Endpoint
+    labels: Annotated[Labels | None, Field(description="absent: those told before stay")] = None
 
 
 class NodeListBody(Body):
@@ -81,8 +84,8 @@ async def list_nodes(
 @router.put("/v1/nodes", response_model=ListedNodesAnswer, summary="Replace the whole discovered list in one step")
 @reach(FOR_ADMINS)
 async def set_nodes(call: Call, body: NodeListBody) -> Any:
-    active = [NodeAddress(node.id, node.endpoint) for node in body.active]
-    lingering = [NodeAddress(node.id, node.endpoint) for node in body.lingering]
+    active = [NodeAddress(node.id, node.endpoint, node.labels) for node in body.active]
+    lingering = [NodeAddress(node.id, node.endpoint, node.labels) for node in body.lingering]
     listed, draining = await call.services.nodes.replace(active, lingering)
     return {"active": listed, "lingering": draining}
 
@@ -93,10 +96,10 @@ async def read_node(call: Call, node_id: Id) -> Any:
     return node_view(await call.services.nodes.get(node_id))
 
 
-@router.put("/v1/nodes/{node_id}", response_model=ListedNodeAnswer, summary="Add, move or drain a node")
+@router.put("/v1/nodes/{node_id}", response_model=ListedNodeAnswer, summary="Add, move, label or drain a node")
 @reach(FOR_ADMINS)
 async def set_node(call: Call, node_id: Id, body: ListedNodeBody) -> Any:
-    listed = await call.services.nodes.set(node_id, body.endpoint, DiscoveryState(body.state))
+    listed = await call.services.nodes.set(node_id, body.endpoint, DiscoveryState(body.state), body.labels)
     return {"node_id": listed.node_id, "endpoint": listed.endpoint, "state": body.state}
 
 

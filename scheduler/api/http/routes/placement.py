@@ -16,6 +16,7 @@ from scheduler.api.http.fields import (
     Id,
     IdCursor,
     PageLimit,
+    Require,
     SandboxCpu,
     SandboxMemoryMb,
     duration_ms,
@@ -31,6 +32,10 @@ from scheduler.service.hints import HintReading, HintService
 router = noun_router("placing")
 
 
+def required_values(require: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {label: tuple(values) for label, values in require.items()}
+
+
 class ColdSandboxHint(Body):
     """A sandbox from an image. 0 means not stated; memory is in MiB."""
 
@@ -40,6 +45,7 @@ class ColdSandboxHint(Body):
     images: list[str] = Field(default_factory=list)
     metadata: dict[str, str] = Field(default_factory=dict)
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
+    require: Require = Field(default_factory=dict)
 
     def as_hint(self) -> Hint:
         return Hint(
@@ -49,6 +55,7 @@ class ColdSandboxHint(Body):
             images=tuple(self.images),
             metadata=self.metadata,
             locality=tuple(self.locality),
+            require=required_values(self.require),
         )
 
 
@@ -59,6 +66,7 @@ class SandboxHint(Body):
     template_id: str = ""
     metadata: dict[str, str] = Field(default_factory=dict)
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
+    require: Require = Field(default_factory=dict)
 
     def as_hint(self) -> Hint:
         return Hint(
@@ -66,6 +74,7 @@ class SandboxHint(Body):
             template_id=self.template_id,
             metadata=self.metadata,
             locality=tuple(self.locality),
+            require=required_values(self.require),
         )
 
 

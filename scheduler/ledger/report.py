@@ -1,0 +1,46 @@
+"""A report in the form that record_heartbeat.lua takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler.domain import labels
+from scheduler.domain.node import Heartbeat, NodeSnapshot
+from scheduler.ledger import codec
+from scheduler.ledger.roster import RosterChange
+
+
+def clean_roster(sandbox_ids: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Trimmed, without blanks and duplicates."""
+    if sandbox_ids is None:
+        return None
+    trimmed = (sandbox_id.strip() for sandbox_id in sandbox_ids)
+    return tuple(dict.fromkeys(sandbox_id for sandbox_id in trimmed if sandbox_id))
+
+
+def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, change: RosterChange) -> list[Any]:
+    """A report in the order of record_heartbeat.lua."""
+    acknowledged = heartbeat.acknowledged_generation
+    snapshot = heartbeat.snapshot or NodeSnapshot()
+    details = codec.heartbeat_details(heartbeat)
+    return [
+        heartbeat.node_id,
+        heartbeat.service_instance_id,
+        "" if heartbeat.sequence is None else heartbeat.sequence,
+        heartbeat.endpoint or "",
+        digest,
+        stage,
+        edits,
+        len(change.added),
+        "" if acknowledged is None else acknowledged,
+        int(heartbeat.hung_up),
+        snapshot.status.value,
+        labels.written(heartbeat.labels),
+        "",
+        len(details),
+        *(getattr(snapshot, name) for name in codec.FIGURES),
+        *details,
+        *(change.added if stage == "whole" else ()),
+        *(change.removed if stage == "whole" else ()),
+    ]
