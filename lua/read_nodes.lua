@@ -69,7 +69,8 @@ end
 
 local SHORT = {
   'discovery', 'endpoint', 'status', 'last_seen_ms', 'generation', 'cluster_id', 'service_instance_id', 'version', 'commit',
-  'p2p_backend', 'p2p_address', 'disks', 'avoided_until_ms', 'labels', 'labels_api', unpack(FIGURES),
+  'p2p_backend', 'p2p_address', 'disks', 'avoided_until_ms', 'labels', 'labels_api', 'cordoned', 'told_status',
+  unpack(FIGURES),
 }
 
 -- The fields of a node's hash, flat.

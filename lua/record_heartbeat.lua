@@ -67,7 +67,7 @@ local hung_up = ARGV[11] == '1'
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
   'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu',
   'allocated_memory_bytes', 'roster_digest', 'roster_edits', 'instances', 'interval_ms', 'reports',
-  'labels_reported', 'label_set', 'unlabelled')
+  'labels_reported', 'label_set', 'unlabelled', 'cordoned')
 
 local listed_already = known.discovery == 'active' or known.discovery == 'lingering'
 if not listed_already and (ARGV[5] == '' or redis.call('HGET', KEYS[1], 'self_registration') ~= '1') then
@@ -177,7 +177,10 @@ local function write_report()
     -- @include "include/labels"
     unlabelled = not labelling.apply(node_id, 'labels_reported', ARGV[13])
   end
-  local over_limit = observe(row, discovery, ARGV[12], figures, false, read_observation_settings())
+  -- A cordon ends with the process that it was put on; until then the node is one that drains, whatever it reports.
+  local cordoned = known.cordoned == instance
+  local status = cordoned and 'lingering' or ARGV[12]
+  local over_limit = observe(row, discovery, status, figures, false, read_observation_settings())
   -- Forgiven by a script that was stopped half-way.
   if row.avoided and not known.avoid_level then row.avoided = nil end
   local fails = first and 0 or figures.create_fails - tonumber(known.create_fails or '0')
@@ -209,8 +212,9 @@ local function write_report()
   local kept_sequence = sequence == '' and same_instance and known.sequence or sequence
   local fields = {
     'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
-    'status', ARGV[12], 'over_limit', over_limit or '', 'sequence', kept_sequence,
+    'status', status, 'over_limit', over_limit or '', 'sequence', kept_sequence,
   }
+  if cordoned then fields[#fields + 1], fields[#fields + 2] = 'told_status', ARGV[12] end
   if not same_instance then fields[#fields + 1], fields[#fields + 2] = 'instances', select(2, processes()) end
   if interval_ms then fields[#fields + 1], fields[#fields + 2] = 'interval_ms', integer(interval_ms) end
   if tells_roster or first then
@@ -226,6 +230,7 @@ local function write_report()
   local over = { 'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu', 'explained_any_memory',
     'waiting', 'last_heard_ms' }
   if sliced or contested[1] then over[#over + 1] = 'roster_digest' end
+  if known.cordoned and not cordoned then over[#over + 1], over[#over + 2] = 'cordoned', 'told_status' end
   redis.call('HDEL', node_key(node_id), unpack(over))
 end
 write_report()

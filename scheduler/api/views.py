@@ -133,6 +133,7 @@ def node_view(node: Node) -> dict[str, Any]:
         "p2p_endpoint": None if node.p2p_endpoint is None else p2p_endpoint_view(node.p2p_endpoint),
         "pending": pending_view(node.pending),
         "pressure": pressure_view(node.pressure),
+        "cordoned": node.cordoned,
         "eligible": node.eligible,
         "ineligible_reason": node.ineligible_reason,
     }
@@ -254,3 +255,7 @@ def decision_entry_view(entry: Entry) -> dict[str, Any]:
         "request_id": facts.get("request_id"),
         "strategy": facts.get("strategy") or entry.strategy,
     }
+
+
+def act_view(entry: Entry) -> dict[str, Any]:
+    return {"instant_ms": entry.at_ms, **entry.facts}

@@ -56,6 +56,7 @@ class Keys:
     tallies = _Key("tallies")
     rates = _Key("rates")
     decisions = _Key("decisions")
+    audit = _Key("audit")
     replicas = _Key("replicas")
     configured = _Key("configured")
     rebuild = _Key("rebuild")

@@ -139,8 +139,8 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A discovered node in the ledger. `last_seen_ms` None: it never reported. `labels` are those in force,
-    `api_labels` those that were told through the API."""
+    """A discovered node in the ledger. `last_seen_ms` None: it never reported. `cordoned`: its present process is.
+    `labels` are those in force, `api_labels` those that were told through the API."""
 
     node_id: str
     endpoint: str
@@ -157,6 +157,7 @@ class Node:
     p2p_endpoint: P2pEndpoint | None = None
     pending: PendingTotals = field(default_factory=PendingTotals)
     pressure: Pressure = field(default_factory=Pressure)
+    cordoned: bool = False
     eligible: bool = False
     ineligible_reason: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)

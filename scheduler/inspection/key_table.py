@@ -66,7 +66,7 @@ _KINDS = (
     *(KeyKind(name, "zset") for name in (*POOL_SETS, "avoided_until")),
     *(KeyKind(name, "zset") for name in ("reservations", "expiry", "finished", "assigned", "ended")),
     *(KeyKind(name, "zset") for name in ("groups:recent", "templates", "artifacts", "capacities")),
-    *(KeyKind(name, "zset") for name in ("decisions",)),
+    *(KeyKind(name, "zset") for name in ("decisions", "audit")),
     *(KeyKind(f"{name}:{{}}", "zset", Bound.LABELS) for name in POOL_SETS),
     *(KeyKind(name, "list") for name in ("artifact_leftovers",)),
     *(KeyKind(name, "string") for name in ("sequence", "settings", "cursors", "artifact_backlog")),

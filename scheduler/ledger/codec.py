@@ -352,6 +352,7 @@ def _node(entry: Sequence[Any]) -> Node:
         p2p_endpoint=_p2p_endpoint(found),
         pending=PendingTotals(int(cpu), int(memory), int(count)),
         pressure=Pressure(fraction(cpu_pressure), fraction(memory_pressure)),
+        cordoned=bool(found.get("cordoned")),
         eligible=not reason,
         ineligible_reason=text(reason) or None,
         labels=labels.read(text(found.get("labels"))),
@@ -363,7 +364,7 @@ def _snapshot(found: Mapping[str, bytes]) -> NodeSnapshot:
     figures = {name: number(found.get(name)) for name in FIGURES}
     disks = msgpack.unpackb(found["disks"]) if found.get("disks") else ()
     return NodeSnapshot(
-        status=NodeStatus(text(found.get("status")) or "connecting"),
+        status=NodeStatus(text(found.get("told_status") or found.get("status")) or "connecting"),
         disks=tuple(DiskMetric(**disk) for disk in disks),
         **figures,
     )

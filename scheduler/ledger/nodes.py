@@ -162,6 +162,15 @@ class NodeStore:
         if self._upstream is not None:
             await self._upstream.forget(node_id)
 
+    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
+        """Keep new sandboxes off a node, or let them on again, while this instance reports. Raises NotFound,
+        InstanceMismatch."""
+        status, reply = await self._runner.run("cordon_node", node_id, service_instance_id, int(cordoned), durable=True)
+        if status == "unobserved":
+            raise NotFound("observed node not found")
+        if status == "mismatch":
+            raise InstanceMismatch("service instance mismatch", reporting_instance_id=codec.text(reply[0]))
+
     async def addresses(self) -> tuple[NodeAddress, ...]:
         """Every discovered node, active and lingering, in id order."""
         listed = (await self._listed(LabelSource.API)).items()

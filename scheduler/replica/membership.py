@@ -184,6 +184,9 @@ class Membership:
         self._identity = self._known = Identity(outcome.epoch, server)
         self._recovering = False
         self._log_joined(outcome)
+        if outcome.status == "written":
+            changed = {"revision": outcome.settings.revision, "strategy": outcome.settings.strategy.value}
+            await self._services.audit.note(self._replica_id, "settings.put", "settings", **changed)
 
     async def _loss(self, server: ServerIdentity) -> Loss:
         """What the ledger may lack, compared with the one this replica joined."""

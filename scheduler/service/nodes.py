@@ -71,6 +71,18 @@ class NodeService:
             await self._store.unregister(node_id, service_instance_id)
         log.info("node unregistered", node_id=node_id, service_instance_id=service_instance_id)
 
+    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
+        """Nothing new is placed on the node, or is again, while this instance reports. Raises NotFound for one that has
+        not reported, InstanceMismatch when another instance reports."""
+        required(
+            "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
+        )
+        node_id = clean_id("node_id", node_id)
+        service_instance_id = clean_id("service_instance_id", service_instance_id)
+        with self._metrics.ledger_call("cordon_node"):
+            await self._store.cordon(node_id, service_instance_id, cordoned=cordoned)
+        log.info("node cordon", node_id=node_id, service_instance_id=service_instance_id, cordoned=cordoned)
+
     async def remove(self, node_id: str) -> None:
         """Removes the node from the discovered list."""
         node_id = clean_id("node_id", node_id)

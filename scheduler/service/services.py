@@ -10,6 +10,7 @@ from scheduler import __version__
 from scheduler.observability.call_log import CALLS_PER_SECOND, CallLog
 from scheduler.observability.metrics import Metrics
 from scheduler.service.artifacts import ArtifactService
+from scheduler.service.audit import AuditService
 from scheduler.service.bindings import BindingService
 from scheduler.service.cpu_configs import CpuConfigs
 from scheduler.service.decisions import DecisionService
@@ -37,6 +38,7 @@ class Services:
     ledger: Ledger
     placement: PlacementService
     decisions: DecisionService
+    audit: AuditService
     nodes: NodeService
     reservations: ReservationService
     bindings: BindingService
@@ -76,6 +78,7 @@ def build_services(
         ledger=ledger,
         placement=PlacementService(ledger.placements, metrics, calls, decisions),
         decisions=decisions,
+        audit=AuditService(ledger.journals),
         nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs), calls),
         reservations=ReservationService(ledger.reservations, metrics, calls),
         bindings=BindingService(ledger.bindings, metrics, calls),

@@ -128,6 +128,13 @@ async def nodes(client: AsyncSchedulerClient) -> None:
     (known,) = await client.nodes.list("c1")
     assert (known.status, known.snapshot.cpu_count, known.generation) == (NodeStatus.READY, 64, told.generation)
     assert known.machine_info == MachineInfo(cpu_model="m")
+    await client.nodes.cordon(NODE_A.node_id, "i-1")
+    assert (await client.nodes.get(NODE_A.node_id)).cordoned
+    await client.nodes.uncordon(NODE_A.node_id, "i-1")
+    with pytest.raises(Conflict):
+        await client.nodes.cordon(NODE_A.node_id, "i-0")
+    last = (await client.audit(limit=1)).acts[0]
+    assert (last.actor, last.act, last.subject) == ("anonymous", "node.uncordon", NODE_A.node_id)
     with pytest.raises(NotFound):
         await client.nodes.heartbeat("nobody", report)
 

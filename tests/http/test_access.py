@@ -62,6 +62,7 @@ CALLS = [
     (("GET", "/v1/replicas", None), {"gateway", "admin"}),
     (("GET", "/v1/summary", None), {"gateway", "admin"}),
     (("GET", "/v1/decisions", None), {"gateway", "admin"}),
+    (("GET", "/v1/audit", None), {"admin"}),
     (("GET", "/v1/templates", None), {"gateway", "admin"}),
     (("PUT", "/v1/templates/t", {"cpu_count": 1, "memory_mb": 1}), {"admin"}),
     (("PUT", "/v1/nodes", {}), {"admin"}),

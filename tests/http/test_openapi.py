@@ -56,6 +56,8 @@ PATHS = {
     "/v1/nodes": {"get", "put"},
     "/v1/nodes/{node_id}": {"get", "put", "delete"},
     "/v1/nodes/{node_id}/heartbeat": {"post"},
+    "/v1/nodes/{node_id}/cordon": {"post"},
+    "/v1/nodes/{node_id}/uncordon": {"post"},
     "/v1/nodes/{node_id}/events": {"post"},
     "/v1/bindings/{sandbox_id}": {"get", "put"},
     "/v1/templates": {"get"},
@@ -66,6 +68,7 @@ PATHS = {
     "/v1/replicas": {"get"},
     "/v1/summary": {"get"},
     "/v1/decisions": {"get"},
+    "/v1/audit": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},
 }
@@ -209,6 +212,7 @@ BEYOND_THE_SCHEMA = {
     ("/v1/reservations", "get"): "negative_data_rejection",
     ("/v1/templates", "get"): "negative_data_rejection",
     ("/v1/decisions", "get"): "negative_data_rejection",
+    ("/v1/audit", "get"): "negative_data_rejection",
     ("/v1/groups", "get"): "negative_data_rejection",
     # Likewise; and which cursors there are depends on what the page is sorted by.
     ("/v1/nodes", "get"): "negative_data_rejection positive_data_acceptance",

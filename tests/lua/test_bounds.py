@@ -45,7 +45,7 @@ CAPPED = {
     "groups", "groups:recent", "templates", "template:{}", "artifacts", "artifact:{}",
     "artifact_scopes", "cpu_configs:{}", "cpu_config_counts:{}", "cpu_config_result:{}",
 }  # fmt: skip
-ONE_OF_A_KIND = {"shared_settings", "sequence", "rotations", "stats", "tallies", "rates", "decisions"}
+ONE_OF_A_KIND = {"shared_settings", "sequence", "rotations", "stats", "tallies", "rates", "decisions", "audit"}
 
 
 class Fuzz:

@@ -16,7 +16,9 @@ from agentenv_scheduler_client._sync.client import SchedulerClient
 from agentenv_scheduler_client._sync.placement import Placement
 from agentenv_scheduler_client.asking import Patience
 from agentenv_scheduler_client.catalog import (
+    Act,
     Artifact,
+    AuditPage,
     Binding,
     DecisionPage,
     GroupPage,
@@ -110,10 +112,12 @@ from agentenv_scheduler_client.reservations import (
 from agentenv_scheduler_client.version import __version__
 
 __all__ = [
+    "Act",
     "ApiRequest",
     "Artifact",
     "AsyncPlacement",
     "AsyncSchedulerClient",
+    "AuditPage",
     "BatchDecision",
     "BatchOptions",
     "BatchPlacement",

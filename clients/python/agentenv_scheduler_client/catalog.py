@@ -202,3 +202,20 @@ class PastDecision:
 class DecisionPage:
     decisions: tuple[PastDecision, ...]
     cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """`actor` did `act` to `subject`."""
+
+    instant_ms: int
+    actor: str
+    act: str
+    subject: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    acts: tuple[Act, ...]
+    cursor: str | None = None

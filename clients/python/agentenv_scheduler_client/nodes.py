@@ -144,6 +144,7 @@ class Node:
     status: NodeStatus
     eligible: bool
     ineligible_reason: str | None = None
+    cordoned: bool = False
     discovery: DiscoveryState = DiscoveryState.ACTIVE
     last_seen_ms: int | None = None
     generation: int = 0

@@ -190,6 +190,7 @@ class NodeAnswer(Answer):
     p2p_endpoint: P2pEndpointAnswer | None
     pending: PendingAnswer
     pressure: PressureAnswer
+    cordoned: bool = Field(description="its present process is cordoned: it drains until it is uncordoned or replaced")
     eligible: bool
     ineligible_reason: str | None
 
@@ -210,6 +211,12 @@ class ListedNodeAnswer(Answer):
 class ListedNodesAnswer(Answer):
     active: int
     lingering: int
+
+
+class CordonAnswer(Answer):
+    node_id: str
+    service_instance_id: str
+    cordoned: bool = Field(description="whether nothing new is placed on it")
 
 
 class NodeGoneAnswer(Answer):
@@ -339,6 +346,19 @@ class PastDecisionAnswer(Answer):
 
 class PastDecisionsAnswer(Answer):
     decisions: list[PastDecisionAnswer] = Field(description="newest first")
+    cursor: str | None
+
+
+class ActAnswer(Answer):
+    instant_ms: int = Field(description="when, in the ledger's time")
+    actor: str = Field(description="the name of the API key, or of the replica for its settings")
+    act: str = Field(description="what was done: node.put, nodes.replace, node.remove, node.cordon, settings.put, …")
+    subject: str = Field(description="to what: an id")
+    details: dict[str, Any] = Field(description="how")
+
+
+class AuditAnswer(Answer):
+    acts: list[ActAnswer] = Field(description="newest first")
     cursor: str | None
 
 

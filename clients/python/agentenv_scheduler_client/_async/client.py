@@ -16,7 +16,7 @@ from agentenv_scheduler_client._async.placement import AsyncPlacement
 from agentenv_scheduler_client._async.reservations import AsyncReservations
 from agentenv_scheduler_client._async.waiting import AsyncWaiting, Start, Stop
 from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
-from agentenv_scheduler_client.catalog import DecisionPage, Readiness, Replicas, Settings, Summary
+from agentenv_scheduler_client.catalog import AuditPage, DecisionPage, Readiness, Replicas, Settings, Summary
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
 from agentenv_scheduler_client.pages import answered_object, version_in
@@ -230,6 +230,11 @@ class AsyncSchedulerClient:
         params = given(limit=str(limit), reason=reason, node_id=node_id, caller=caller, cursor=cursor)
         question = Question("GET", path("decisions"), params=params)
         return await self._calls.ask(question, lambda answer: read(DecisionPage, answer))
+
+    async def audit(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A page of who did what, newest first. For keys of role admin."""
+        params = given(limit=str(limit), cursor=cursor)
+        return await self._calls.ask(Question("GET", path("audit"), params=params), lambda a: read(AuditPage, a))
 
     async def check_health(self) -> None:
         """Returns when the process answers. Asked once."""

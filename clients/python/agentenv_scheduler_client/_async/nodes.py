@@ -76,6 +76,18 @@ class AsyncNodes:
         }
         return await self._calls.ask(Question("PUT", path("nodes"), body), lambda a: read(ListedCounts, a))
 
+    async def cordon(self, node_id: str, service_instance_id: str) -> None:
+        """Place nothing new on it while this process runs. Raises NotFound, Conflict when another process reports."""
+        await self._cordon("cordon", node_id, service_instance_id)
+
+    async def uncordon(self, node_id: str, service_instance_id: str) -> None:
+        """Place on it again."""
+        await self._cordon("uncordon", node_id, service_instance_id)
+
+    async def _cordon(self, call: str, node_id: str, service_instance_id: str) -> None:
+        body = {"service_instance_id": service_instance_id}
+        await self._calls.ask(Question("POST", path("nodes", node_id, call), body), nothing)
+
     async def remove(self, node_id: str) -> None:
         """Take it off the list."""
         await self._calls.ask(Question("DELETE", path("nodes", node_id), params={"remove": "true"}), nothing)

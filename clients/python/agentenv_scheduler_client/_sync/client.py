@@ -17,7 +17,7 @@ from agentenv_scheduler_client._sync.placement import Placement
 from agentenv_scheduler_client._sync.reservations import Reservations
 from agentenv_scheduler_client._sync.waiting import Start, Stop, Waiting
 from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
-from agentenv_scheduler_client.catalog import DecisionPage, Readiness, Replicas, Settings, Summary
+from agentenv_scheduler_client.catalog import AuditPage, DecisionPage, Readiness, Replicas, Settings, Summary
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
 from agentenv_scheduler_client.pages import answered_object, version_in
@@ -231,6 +231,11 @@ class SchedulerClient:
         params = given(limit=str(limit), reason=reason, node_id=node_id, caller=caller, cursor=cursor)
         question = Question("GET", path("decisions"), params=params)
         return self._calls.ask(question, lambda answer: read(DecisionPage, answer))
+
+    def audit(self, *, limit: int = 100, cursor: str | None = None) -> AuditPage:
+        """A page of who did what, newest first. For keys of role admin."""
+        params = given(limit=str(limit), cursor=cursor)
+        return self._calls.ask(Question("GET", path("audit"), params=params), lambda a: read(AuditPage, a))
 
     def check_health(self) -> None:
         """Returns when the process answers. Asked once."""

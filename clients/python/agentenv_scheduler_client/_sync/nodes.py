@@ -77,6 +77,18 @@ class Nodes:
         }
         return self._calls.ask(Question("PUT", path("nodes"), body), lambda a: read(ListedCounts, a))
 
+    def cordon(self, node_id: str, service_instance_id: str) -> None:
+        """Place nothing new on it while this process runs. Raises NotFound, Conflict when another process reports."""
+        self._cordon("cordon", node_id, service_instance_id)
+
+    def uncordon(self, node_id: str, service_instance_id: str) -> None:
+        """Place on it again."""
+        self._cordon("uncordon", node_id, service_instance_id)
+
+    def _cordon(self, call: str, node_id: str, service_instance_id: str) -> None:
+        body = {"service_instance_id": service_instance_id}
+        self._calls.ask(Question("POST", path("nodes", node_id, call), body), nothing)
+
     def remove(self, node_id: str) -> None:
         """Take it off the list."""
         self._calls.ask(Question("DELETE", path("nodes", node_id), params={"remove": "true"}), nothing)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS, FOR_NODES, Role
 from scheduler.api.http.answers import (
+    CordonAnswer,
     ListedNodeAnswer,
     ListedNodesAnswer,
     NodeAnswer,
@@ -45,6 +46,10 @@ class ListedNodeBody(Body):
     endpoint: Endpoint
     state: Literal["active", "lingering"] = "active"
     labels: Annotated[Labels | None, Field(description="absent: those told before stay")] = None
+
+
+class InstanceBody(Body):
+    service_instance_id: Id
 
 
 class AddressBody(Body):
@@ -87,6 +92,7 @@ async def set_nodes(call: Call, body: NodeListBody) -> Any:
     active = [NodeAddress(node.id, node.endpoint, node.labels) for node in body.active]
     lingering = [NodeAddress(node.id, node.endpoint, node.labels) for node in body.lingering]
     listed, draining = await call.services.nodes.replace(active, lingering)
+    await call.services.audit.note(call.principal.name, "nodes.replace", "", active=listed, lingering=draining)
     return {"active": listed, "lingering": draining}
 
 
@@ -100,6 +106,8 @@ async def read_node(call: Call, node_id: Id) -> Any:
 @reach(FOR_ADMINS)
 async def set_node(call: Call, node_id: Id, body: ListedNodeBody) -> Any:
     listed = await call.services.nodes.set(node_id, body.endpoint, DiscoveryState(body.state), body.labels)
+    details = {"endpoint": listed.endpoint, "state": body.state}
+    await call.services.audit.note(call.principal.name, "node.put", listed.node_id, **details)
     return {"node_id": listed.node_id, "endpoint": listed.endpoint, "state": body.state}
 
 
@@ -118,6 +126,7 @@ async def unregister_node(
         if service_instance_id is not None:
             raise InvalidRequest.field("service_instance_id", service_instance_id, "absent when remove is true")
         await call.services.nodes.remove(node_id)
+        await call.services.audit.note(call.principal.name, "node.remove", node_id)
     elif service_instance_id is None:
         raise InvalidRequest.field(
             "service_instance_id", None, "present as a query parameter, unless remove=true is one"
@@ -125,3 +134,23 @@ async def unregister_node(
     else:
         await call.services.nodes.unregister(node_id, service_instance_id)
     return {"node_id": node_id, "removed": remove}
+
+
+@router.post("/v1/nodes/{node_id}/cordon", response_model=CordonAnswer, summary="Place nothing new on this process")
+@reach(FOR_ADMINS)
+async def cordon_node(call: Call, node_id: Id, body: InstanceBody) -> Any:
+    return await _cordon(call, node_id, body, cordoned=True)
+
+
+@router.post("/v1/nodes/{node_id}/uncordon", response_model=CordonAnswer, summary="Place on this process again")
+@reach(FOR_ADMINS)
+async def uncordon_node(call: Call, node_id: Id, body: InstanceBody) -> Any:
+    return await _cordon(call, node_id, body, cordoned=False)
+
+
+async def _cordon(call: Call, node_id: str, body: InstanceBody, *, cordoned: bool) -> dict[str, Any]:
+    instance = body.service_instance_id
+    await call.services.nodes.cordon(node_id, instance, cordoned=cordoned)
+    act = "node.cordon" if cordoned else "node.uncordon"
+    await call.services.audit.note(call.principal.name, act, node_id, service_instance_id=instance)
+    return {"node_id": node_id, "service_instance_id": instance, "cordoned": cordoned}

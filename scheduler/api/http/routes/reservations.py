@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from scheduler.access.roles import FOR_GATEWAYS
+from scheduler.access.roles import ANONYMOUS, FOR_GATEWAYS, Role
 from scheduler.api.http.answers import ReservationResultAnswer, ReservationsAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, Text, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
@@ -71,6 +71,10 @@ async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
 async def cancel_reservation(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
     body = body if body is not None else CancelBody()
     result = await call.services.reservations.cancel(reservation_id, body.reason, CancelCause(body.cause))
+    # Without keys everybody is an administrator, and gateways cancel by the thousand.
+    if call.principal.role is Role.ADMIN and call.principal != ANONYMOUS:
+        details = {"node_id": result.reservation.node_id, "reason": body.reason}
+        await call.services.audit.note(call.principal.name, "reservation.cancel", reservation_id, **details)
     return reservation_result_view(result)
 
 

@@ -10,9 +10,7 @@ from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, IdCursor, MemoryMb
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import template_view
 from scheduler.domain.sandbox import Template
-from scheduler.observability.logging import get_logger
 
-log = get_logger("scheduler.templates")
 router = noun_router("templates")
 
 
@@ -44,7 +42,8 @@ async def put_template(call: Call, template_id: Id, body: TemplateBody) -> Any:
     """Creations from this template are projected with this size from now on."""
     services, template = call.services, Template(template_id, body.cpu_count, body.memory_mb)
     await services.measured("put_template", services.templates.put(template))
-    log.info("template declared", template_id=template_id)
+    size = {"cpu_count": body.cpu_count, "memory_mb": body.memory_mb}
+    await services.audit.note(call.principal.name, "template.put", template_id, **size)
     return template_view(template)
 
 
@@ -53,5 +52,5 @@ async def put_template(call: Call, template_id: Id, body: TemplateBody) -> Any:
 async def delete_template(call: Call, template_id: Id) -> Any:
     services = call.services
     await services.measured("delete_template", services.templates.delete(template_id))
-    log.info("template deleted", template_id=template_id)
+    await services.audit.note(call.principal.name, "template.delete", template_id)
     return {"deleted": template_id}
