@@ -46,9 +46,13 @@ local turn = chosen and redis.call('ZRANK', set, chosen)
 
 -- Ranked strategies: the score, then what breaks ties; whoever reads all pages counts. Rotating ones: how many turns after
 -- the chosen node.
-local function rank_of(node_id, row)
+local function place_of(node_id, row)
   if settings.traits.by == 'rank' then
-    return string.format('%.17g ', (score_of(row, context.demand, settings))) .. row_member(row, '')
+    -- @include "include/ranking"
+    local score, ties = rank_of(row, context.demand, settings)
+    -- A node is filled by rows (include/fullest), so another one may have the higher pressure.
+    if settings.fill_to > 0 and node_id == chosen then score = -2 end
+    return string.format('%.17g ', score) .. ties
   end
   if node_id == chosen then return '0' end
   local place = turn and redis.call('ZRANK', set, node_id)
@@ -97,7 +101,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     if row and request.excluded[node_id] and node_pools.holds(context.variant, row.pool) then reason = 'excluded' end
     if context.too_large then reason = 'too_large' end
     if node_id == chosen then reason = '' end
-    local rank = reason == '' and rank_of(node_id, row)
+    local rank = reason == '' and place_of(node_id, row)
     local cpu, memory = pressures(row, context.demand)
     reply[#reply + 1] = {
       node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank or '', cpu, memory,

@@ -18,7 +18,7 @@ local function find_candidates(context)
   context.set, context.second = candidates.set, candidates.second
 end
 
--- The least loaded candidate. One above its limits is none; nor, where admission applies, one that does not fit.
+-- The least loaded candidate, or the fullest within `fill_to`. One above its limits is none; nor, where admission applies, one that does not fit.
 local function rank_candidates(request, context)
   local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
   if context.located then return context.rank_located(counter) end

@@ -3,12 +3,13 @@
 -- @include "include/locality"
 -- @include "include/acceptance"
 
--- The least loaded of a sorted list, ties by the counter.
+-- @include "include/ranking"
+
+-- The first by rank of a sorted list, ties by the counter.
 local function rank_list(node_ids, counter)
   local best, counts, tied
   for _, node_id in ipairs(node_ids) do
-    local row = row_of(node_id)
-    local score, own = (score_of(row, context.demand, context.settings)), string.sub(row_member(row, ''), 1, 30)
+    local score, own = rank_of(row_of(node_id), context.demand, context.settings)
     if not best or score < best or (score == best and own < counts) then
       best, counts, tied = score, own, { node_id }
     elseif score == best and own == counts then

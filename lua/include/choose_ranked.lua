@@ -1,14 +1,16 @@
 -- @include "include/search"
 -- @include "include/acceptance"
--- The least loaded candidate: known ones that fit by pressure, then unknown ones by counts, then those that are avoided in
--- the same order; where capacity keeps nobody out, last the ones without it. After 64 refusals for limits the nodes are
+-- The least loaded candidate, or the fullest within `fill_to`: known ones that fit by pressure, then unknown ones by counts,
+-- then those that are avoided in the same order; where capacity keeps nobody out, last the ones without it. After 64 refusals for limits the nodes are
 -- asked for in the order of what is free on them, which also proves that there is none.
 local REJECTED_MOST = 64
 
 -- Who is asked of single nodes. `fitting`: whether they must have the capacity, also where it keeps nobody out; `unproven`:
 -- so many were refused that the search was given up.
 local function picker_for(request, context, counter)
-  local picker = { counter = counter, rejected = 0, looked = 0, excludes = next(request.excluded) ~= nil }
+  local picker = {
+    counter = counter, demand = context.demand, rejected = 0, looked = 0, excludes = next(request.excluded) ~= nil,
+  }
   function picker.accepts(node_id, class)
     if request.excluded[node_id] then return false end
     if class and not class.judged then return true end
@@ -27,6 +29,7 @@ end
 -- ones as well.
 local function choose_known(pools, goal, context, picker, unknown, plain)
   local classes = {}
+  picker.fill_to = unknown == false and context.settings.fill_to or 0
   for _, class in ipairs(classes_for(pools, unknown, context.demand, goal, context.settings)) do
     class.picky = picker.excludes or class.judged
     if not (plain and class.shadowed) then classes[#classes + 1] = class end

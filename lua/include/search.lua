@@ -1,7 +1,7 @@
 -- @include "include/scan"
 -- @include "include/ties"
 -- @include "include/classes"
--- The least loaded node of some classes.
+-- The best node of some classes: the least loaded one, or with `picker.fill_to` first the fullest one within that share.
 
 -- Works out the true pressure of a row whose bound may be less than it: the least among its nodes that are accepted.
 -- Where capacities differ, or a row stands for several loads, the first 32 accepted ones are weighed.
@@ -39,6 +39,12 @@ end
 -- The best node of these classes, by pressure, then by counts, equal ones in turn: its member and where it was found. Nil:
 -- nobody is accepted, unless `picker.unproven` says that too many were refused to know.
 local function best(classes, demand, picker)
+  if picker.fill_to > 0 then
+    -- @include "include/fullest"
+    local chosen = fullest(classes, demand, picker.fill_to, picker)
+    if chosen or picker.unproven then return chosen end
+    picker.looked, picker.rejected = 0, 0
+  end
   while true do
     local least, found = scan(classes, demand.cpu)
     if not found then return nil end

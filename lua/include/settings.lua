@@ -5,7 +5,7 @@
 
 local SETTINGS = {
   'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms', 'placement_reservation_ttl_ms', 'overcommit_cpu',
-  'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms',
+  'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms', 'fill_to',
 }
 
 -- The settings a placement needs; `stored`: their values, where they were read before. Nil and a reply that refuses when the ledger has none ('uninitialised'), is
@@ -17,7 +17,7 @@ local function read_settings(stored)
     if not format and not strategy then return nil, { 'uninitialised' } end
     return nil, { 'unknown', 'format', format or '' }
   end
-  local traits, opening = strategy_traits(strategy), strategy_traits(placement)
+  local traits, opening = strategy_traits(strategy, found[13]), strategy_traits(placement)
   if not traits then return nil, { 'unknown', 'strategy', strategy or '' } end
   if admission ~= 'strategy' and admission ~= 'always' then return nil, { 'unknown', 'admission', admission or '' } end
   if not opening or not opening.opens_groups then
@@ -36,6 +36,7 @@ local function read_settings(stored)
     -- Whether a limit counts what is pending: known to be none only when the settings say so.
     limited = found[11] ~= '0',
     gated_until_ms = found[12] or nil,
+    fill_to = traits.fill_to or 0,
   }
 end
 

@@ -12,7 +12,7 @@ repeat
   local call, form, sub = redis.call, string.format, string.sub
   if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '0' or ARGV[18] then break end
   local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
-  local traits, opening = strategy_traits(strategy), strategy_traits(placement)
+  local traits, opening = strategy_traits(strategy, stored[13]), strategy_traits(placement)
   if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
     or not opening or not opening.opens_groups or stored[7] == 'unlimited' or stored[8] == 'unlimited'
     or stored[10] or stored[12] then
@@ -54,14 +54,22 @@ repeat
         classes[#classes + 1] = {
           name = name, cpu = cpu, band = band, exact = {}, step = 1, first = 0, final = cpu - cpus, most = band - bytes,
           per_cpu = cpu, per_memory = tops[1], per = tops[1] - band + bytes, least = tops[1], largest = tops[2],
+          last = math.huge,
         }
       end
     end
   end
   if not plain or not classes[1] then break end
-  local least, rows_found = scan(classes, cpus)
-  local found = rows_found and pick_in_turn(rows_found, least, { counter = tonumber(rotations[3] or '0') })
-  if not found then break end
+  local picker, found = { counter = tonumber(rotations[3] or '0') }, nil
+  if traits.fill_to > 0 then
+    -- @include "include/fullest"
+    found = fullest(classes, { cpu = cpus }, traits.fill_to, picker)
+  end
+  if not found then
+    local least, rows_found = scan(classes, cpus)
+    found = rows_found and pick_in_turn(rows_found, least, picker)
+    if not found then break end
+  end
 
   -- Nothing is written for a node that the index shows otherwise than its row does.
   local class, row, member = found.item.class, found.row, found.member
@@ -90,7 +98,7 @@ repeat
   call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), new_member)
   call('HSET', prefix .. 'loads', node_id,
     fixed .. form('%d,%d,%d', pending_cpu + cpus, pending_memory + bytes, pending_count + 1) .. further)
-  local head = found.item.head
+  local head = found.item.head or call('ZRANGE', found.key, '0', '1', 'WITHSCORES')
   if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
   cpu_rows.lower_head(class.name, new_row, new_score)
   cpu_rows.flush()

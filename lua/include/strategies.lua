@@ -3,16 +3,18 @@
 --                  random number), group (where the open group of the request's key is)
 --   candidates     who may be chosen (include/pools): any, with the last resort behind it, or only who is ready
 --   admits         capacity keeps nodes out, also where `admission` leaves that to the strategy
+--   fill_to        of those that rank: to which share of its capacity a node is filled before another is begun; 0: never
 --   cursor         the rotation that a creation moves; `other_cursor`: any other request; none: nobody takes turns
 --   opens_groups   it may choose where a group opens, and moves this rotation then; none: it may not
--- One row is made at a time: a table of all of them would cost every placement.
-local function strategy_traits(name)
+-- `per_mille` is the setting `fill_to`. One row is made at a time: a table of all of them would cost every placement.
+local function strategy_traits(name, per_mille)
   return name == 'round_robin' and {
     by = 'turn', candidates = 'any', cursor = 'round_robin', other_cursor = 'ordinary', opens_groups = 'groups',
   } or name == 'random' and {
     by = 'chance', candidates = 'any',
   } or name == 'least_loaded' and {
-    by = 'rank', candidates = 'any', admits = true, cursor = 'ties', other_cursor = 'ordinary_ties', opens_groups = 'ties',
+    by = 'rank', candidates = 'any', admits = true, fill_to = (per_mille or 0) / 1000, cursor = 'ties',
+    other_cursor = 'ordinary_ties', opens_groups = 'ties',
   } or name == 'grouped_round_robin' and {
     by = 'group', candidates = 'ready', cursor = 'fallback', other_cursor = 'fallback',
   } or nil

@@ -1,4 +1,5 @@
 -- Included inside include/ties: several nodes of one row have the same pressure.
+-- @include "include/highest_score"
 local function counts_of(member)
   return string.sub(member, 1, 30)
 end
@@ -33,14 +34,6 @@ local function end_of_block(item, counts, score)
     if same(middle) then low = middle else high = middle end
   end
   return low
-end
-
--- The highest score whose pressure is not above this one.
-local function highest_score(class, pressure)
-  local score = math.floor(pressure * class.per_memory - class.per)
-  while memory_pressure(class, score + 1) <= pressure do score = score + 1 end
-  while memory_pressure(class, score) > pressure do score = score - 1 end
-  return math.min(score, class.most)
 end
 
 -- Sets the counts that are least, and where their nodes stand.

@@ -29,7 +29,8 @@ end
 
 local function member_in_turn(item, turn)
   if item.list then return item.list[turn + 1] end
-  return redis.call('ZRANGE', item.key, integer(turn), integer(turn))[1]
+  local rank = integer((item.first or 0) + turn)
+  return redis.call('ZRANGE', item.key, rank, rank)[1]
 end
 
 -- The node whose turn it is among rows that tie. Nil: an array was put right; search again.

@@ -26,6 +26,7 @@ from scheduler.config.kinds import (
     overcommit,
     password_file,
     redact_url,
+    share,
     text,
 )
 from scheduler.config.structured import nodes, templates
@@ -89,6 +90,9 @@ _PLACING = (
     Key("overcommit.cpu", overcommit(), "ledger.overcommit_cpu",
         "Effective CPU capacity = floor(advertised × this); `unlimited` excludes no node for CPU."),
     Key("overcommit.memory", overcommit(), "ledger.overcommit_memory", "The same for memory."),
+    Key("fill_to", share(), "ledger.fill_to",
+        "Under least_loaded: fill a node to this share of its capacity before another is begun; 0 = always the least "
+        "loaded, 1 = the fullest that fits."),
     Key("cold_defaults.cpu_count", integer(0, UINT32_MAX), "ledger.cold_default_cpu_count",
         "CPUs of a cold request that states none; 0 = unknown."),
     Key("cold_defaults.memory_mb", integer(0, MEMORY_MB_MAX), "ledger.cold_default_memory_mb",

@@ -216,6 +216,24 @@ def overcommit() -> Kind[int | None]:
     return Kind(allowed, read, show=show)
 
 
+def share() -> Kind[int]:
+    """Whole per-mille of something."""
+    allowed = "a number from 0 to 1 with at most three decimals"
+
+    def read(raw: object) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            raise Unacceptable(allowed)
+        try:
+            per_mille = Decimal(str(raw).strip()) * 1000
+        except InvalidOperation:
+            raise Unacceptable(allowed) from None
+        if not per_mille.is_finite() or per_mille != per_mille.to_integral_value() or not 0 <= per_mille <= 1000:
+            raise Unacceptable(allowed)
+        return int(per_mille)
+
+    return Kind(allowed, read, show=lambda per_mille: per_mille / 1000)
+
+
 def listen_address() -> Kind[ListenAddress]:
     """Go's spelling: `host:port`, `:port` for every interface, `[::1]:port` for IPv6."""
     allowed = "an address such as 127.0.0.1:9090, [::1]:9090 or :9090 (every interface)"

@@ -79,7 +79,7 @@ class AvoidSettings:
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`: nothing is excluded in that
-    dimension, and ranking uses advertised capacity.
+    dimension, and ranking uses advertised capacity. `fill_to` is in whole per-mille of effective capacity; 0 is off.
 
     The ledger has these fields in this order, under the names that `scheduler.ledger.settings_fields` gives them. Those
     that placements read come first: Redis scans a small hash from its beginning."""
@@ -91,6 +91,7 @@ class LedgerSettings:
     placement_reservation_ttl_ms: int = 600_000
     overcommit_cpu: int | None = 1000
     overcommit_memory: int | None = 1000
+    fill_to: int = 0
     limits: Limits = Limits.PENDING
     binding_ttl_ms: int = 180_000
     binding_grace_ms: int = 15_000

@@ -84,6 +84,18 @@ def test_overcommit_is_whole_per_mille(text: Any, per_mille: int | None) -> None
     assert settings(overcommit__cpu=text).ledger.overcommit_cpu == per_mille
 
 
+@pytest.mark.parametrize(("text", "per_mille"), [("0", 0), ("0.9", 900), (" 1 ", 1000), (0.125, 125)])
+def test_nodes_are_filled_to_a_share_of_three_decimals(text: Any, per_mille: int) -> None:
+    assert settings(fill_to=text).ledger.fill_to == per_mille
+
+
+@pytest.mark.parametrize("text", ["-0.1", "1.001", "0.0005", "90%", "unlimited", True, "nan"])
+def test_a_share_that_is_none_is_refused(text: Any) -> None:
+    [error] = refusal(fill_to=text)
+    assert error["field"] == "fill_to"
+    assert "from 0 to 1" in error["allowed"]
+
+
 @pytest.mark.parametrize("text", ["1.2345", "0", "-1", "nan", "inf", "much", "", True, "1000.001"])
 def test_overcommit_refuses_what_is_no_factor_of_three_decimals(text: Any) -> None:
     [error] = refusal(overcommit__memory=text)
@@ -447,6 +459,7 @@ def test_every_field_is_taken_by_one_key() -> None:
 
 
 EVERY_FORM = {
+    "fill_to": 0.75,
     "overcommit__cpu": "unlimited",
     "overcommit__memory": 1.5,
     "node_resource_limit__max_sandbox_count": 0,
@@ -475,6 +488,7 @@ def test_the_ledger_names_settings_by_their_fields() -> None:
     shown = {
         "overcommit_cpu": "unlimited",
         "overcommit_memory": "1500",
+        "fill_to": "750",
         "max_sandbox_count": "0",
         "limited": "1",
         "avoid_share_percent": "50",

@@ -59,6 +59,7 @@ class Fleet:
     sizes: list[tuple[int, int]] = field(init=False)
     settings: LedgerSettings = field(init=False)
     node_ids: list[str] = field(init=False)
+    uneven: set[tuple[int, int]] = field(init=False)
     versions: Counter[str] = field(default_factory=Counter)
     label_sets: list[dict[str, str]] = field(init=False)
 
@@ -77,6 +78,7 @@ class Fleet:
             admission=chance.choice([Admission.STRATEGY, Admission.ALWAYS]),
             report_ttl_ms=REPORT_TTL_MS,
             node_resource_limit=chance.choice([NOTHING_LIMITS, NOTHING_LIMITS, *LIMITS]),
+            fill_to=Random(f"filled {self.seed}").choice([0, 0, 500, 900, 1000]),
             overcommit_cpu=chance.choice([1000, 1000, 1500, None]),
             overcommit_memory=chance.choice([1000, 1000, 500, None]),
             groups=GroupSettings(max_sandbox_count=3, group_placement=GroupPlacement.LEAST_LOADED),
@@ -86,6 +88,11 @@ class Fleet:
         count = chance.choice([each for each in (0, 2, 9, 64) if each * len(self.sizes) <= 100])
         zones = ["west", "east", "east"]
         self.label_sets = [{}, *({"rack": f"r{number}", "zone": zones[number % 3]} for number in range(count))]
+
+        self.uneven = oracle.uneven_among(
+            (_effective(cpu, self.settings.overcommit_cpu), _effective(memory, self.settings.overcommit_memory))
+            for cpu, memory in self.sizes
+        )
 
     def snapshot(self) -> NodeSnapshot:
         chance = self.random
@@ -128,6 +135,12 @@ class Fleet:
 
 def has(labels: dict[str, str], required: Mapping[str, tuple[str, ...]]) -> bool:
     return all(labels.get(name) in values for name, values in required.items())
+
+
+def _effective(advertised: int, per_mille: int | None) -> int:
+    if advertised == 0:
+        return -1
+    return advertised if per_mille is None else advertised * per_mille // 1000
 
 
 class Example:
@@ -210,11 +223,33 @@ class Example:
         assert tied, f"placed on {decision.node.node_id}, which nobody should be"
         chosen = next(row for row in among if row.node_id == decision.node.node_id)
         self.seen[f"kind {chosen.rank(demand)[0]}"] += 1
+        if self.judge_filling(among, demand, chosen):
+            return
         if oracle.refused_for_limits_before(among, demand, tied[0].pressure(demand)) > 64:
             self.seen["given up"] += 1
             assert chosen.obstacle(demand) is None or not demand.admits
             return
-        assert oracle.is_as_good(chosen, tied[0], among, demand), f"placed on {chosen}, better is {tied[0]}"
+        assert oracle.is_as_good(chosen, tied[0], among, demand, self.fleet.uneven), (
+            f"placed on {chosen}, better is {tied[0]}"
+        )
+
+    def judge_filling(self, among: list[Row], demand: Demand, chosen: Row) -> bool:
+        """Whether nodes are filled here one after the other, and some stay within their share."""
+        settings = self.fleet.settings
+        share = settings.fill_to / 1000 if settings.strategy is Strategy.LEAST_LOADED else 0.0
+        filled = oracle.fullest(among, demand, share) if share else []
+        if not filled:
+            return False
+        self.seen["filled"] += 1
+        if oracle.refused_for_limits(among, demand) > 64:
+            self.seen["given up"] += 1
+            assert chosen.obstacle(demand) is None
+        elif chosen not in filled:
+            self.seen["filled nearly"] += 1
+            assert {chosen.alike, filled[0].alike} & self.fleet.uneven, f"placed on {chosen}, fuller is {filled[0]}"
+            assert chosen.rank(demand)[0] == filled[0].rank(demand)[0]
+            assert chosen.pressure(demand) <= share
+        return True
 
 
 async def play(backend: Backend, seed: int) -> Counter[str]:
@@ -238,7 +273,7 @@ async def test_every_choice_is_that_of_the_oracle(backend: Backend) -> None:
         seen += await play(backend, seed)
     print(seen)
     if backend.name == "real" and first == 0:
-        assert {"kind 0", "kind 1", "kind 2", "refused"} <= set(seen)
+        assert {"kind 0", "kind 1", "kind 2", "refused", "filled"} <= set(seen)
 
 
 @pytest.mark.soak

@@ -64,6 +64,7 @@ class LifecycleMachine(SideBySide):
         grouped = [Strategy.GROUPED_ROUND_ROBIN] * 2
         return LedgerSettings(
             strategy=random.choice([Strategy.LEAST_LOADED, Strategy.ROUND_ROBIN, *grouped]),
+            fill_to=random.choice([0, 0, 750]),
             groups=GroupSettings(max_sandbox_count=random.choice([3, 5]), max_cpu_count=random.choice([0, 6])),
             binding_grace_ms=random.choice([0, 15_000, 15_000]),
             placement_reservation_ttl_ms=60_000,

@@ -110,6 +110,7 @@ def ledger_settings(random: Random, strategies: Sequence[Strategy] = tuple(Strat
     return LedgerSettings(
         strategy=random.choice(strategies),
         admission=random.choice(list(Admission)),
+        fill_to=random.choice([0, 0, 500, 1000]),
         overcommit_cpu=random.choice(per_mille),
         overcommit_memory=random.choice(per_mille),
         node_resource_limit=NodeResourceLimit(**random.choice(_LIMITS))

@@ -5,8 +5,9 @@ The rows in `loads` are what the index is made of. What a row is made of is othe
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 POOLS = {"any": "rc", "ready": "r", "degraded": "u"}
@@ -56,6 +57,20 @@ class Row:
             _share(self.memory_load + demand.memory, self.memory_capacity),
         )
 
+    @property
+    def alike(self) -> tuple[int, int]:
+        return alike(self.cpu_capacity, self.memory_capacity)
+
+    @property
+    def class_key(self) -> object:
+        return self.pool, self.alike, self.most != (-1, -1, -1), self.labels
+
+    @property
+    def fullness(self) -> tuple[int, int]:
+        """CPUs in use, and how little memory is free, where it is known."""
+        cpu = self.cpu_load if self.cpu_capacity >= 0 else 0
+        return cpu, self.memory_load - self.memory_capacity if self.memory_capacity >= 0 else 0
+
     def obstacle(self, demand: Demand) -> str | None:
         """Why a creation does not fit, whether or not that keeps it out."""
         sums = (self.cpu_load + demand.cpu, self.memory_load + demand.memory, self.counts[0] + self.counts[1] + 1)
@@ -97,6 +112,12 @@ def _full(load: int, requested: int, capacity: int) -> bool:
     return load + requested > capacity if requested else load >= capacity
 
 
+def alike(cpu: int, memory: int) -> tuple[int, int]:
+    """Nodes are alike that have the same CPUs, and memory within a 64th of an octave."""
+    width = max(1, 2 ** (math.frexp(max(1, memory))[1] - 1) // 64)
+    return cpu, memory // width * width if memory > 0 else memory
+
+
 def rows_of(loads: Mapping[str, str]) -> list[Row]:
     return [Row.of(node_id, text) for node_id, text in loads.items()]
 
@@ -122,17 +143,49 @@ def best(among: Sequence[Row], demand: Demand) -> list[Row]:
     return sorted((row for row in allowed if ranked[row.node_id] == least), key=lambda row: row.node_id.encode())
 
 
+def fullest(among: Sequence[Row], demand: Demand, share: float) -> list[Row]:
+    """The nodes that are filled before others are begun, equally good ones in id order; empty: none stays within the
+    share.
+
+    Of each class of nodes alike, label set included: those with the most CPUs in use, of these those with the least
+    memory free. Then the highest pressure, then most running."""
+    within = [row for row in among if row.rank(demand)[0] == 0 and row.pressure(demand) <= share]
+    if not within:  # avoided ones come when nobody else will do
+        others = any(row.rank(demand)[0] < 2 for row in among)
+        within = [row for row in among if row.rank(demand)[0] == 2 and row.pressure(demand) <= share and not others]
+    best: dict[object, list[Row]] = {}
+    for row in within:
+        best.setdefault(row.class_key, []).append(row)
+    heads = [row for rows in best.values() for row in rows if row.fullness == max(each.fullness for each in rows)]
+    order = {row.node_id: (row.pressure(demand), row.counts[1]) for row in heads}
+    return sorted(
+        (row for row in heads if order[row.node_id] == max(order.values())), key=lambda row: row.node_id.encode()
+    )
+
+
+def uneven_among(sizes: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Kinds of nodes that the index takes for alike and that are not quite: their pressures are compared nearly."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for cpu, memory in sizes:
+        found.setdefault(alike(cpu, memory), set()).add(memory)
+    return {kind for kind, memories in found.items() if len(memories) > 1 or kind[0] > 16_384}
+
+
 # Of so many nodes with the least pressure, in rows of the index together, the ledger finds those with the least counts.
 COUNTED_MOST = 32
 
 
-def is_as_good(chosen: Row, least: Row, among: Sequence[Row], demand: Demand) -> bool:
-    """Memory capacities that differ by 1/4096 count as equal, so a pressure may be above the least by as much. Counts
-    break ties among some nodes of some rows only."""
+def is_as_good(
+    chosen: Row, least: Row, among: Sequence[Row], demand: Demand, uneven: Collection[tuple[int, int]] = ()
+) -> bool:
+    """Memory capacities that differ by 1/4096 count as equal, so a pressure may be above the least by as much, and ties
+    with no other. Counts break ties among some nodes of some rows only."""
     found, wanted = chosen.rank(demand), least.rank(demand)
     if found[1] == wanted[1]:
         tied = [row for row in among if row.rank(demand)[:2] == wanted[:2]]
         rows = {(row.pool, row.cpu_capacity, row.memory_capacity, row.cpu_load, row.labels) for row in tied}
+        if any(row.alike in uneven for row in tied):
+            return found[:2] == wanted[:2]
         many = wanted[0] % 2 == 0 and (len(rows) > 16 or len(tied) > COUNTED_MOST // len(rows))
         return found == wanted or (many and found[:2] == wanted[:2])
     return found[0] == wanted[0] and found[1] <= wanted[1] * (1 + 2**-12)
@@ -141,6 +194,11 @@ def is_as_good(chosen: Row, least: Row, among: Sequence[Row], demand: Demand) ->
 def refused_for_limits_before(among: Sequence[Row], demand: Demand, pressure: float) -> int:
     """How many nodes a search by pressure meets and may not choose, before it comes to this one."""
     return sum(row.obstacle(demand) == "over_limit" and row.pressure(demand) <= pressure for row in among)
+
+
+def refused_for_limits(among: Sequence[Row], demand: Demand) -> int:
+    """How many a search for the fullest may meet and may not choose."""
+    return sum(row.obstacle(demand) == "over_limit" for row in among)
 
 
 def reasons(among: Sequence[Row], demand: Demand) -> Counter[str]:

@@ -78,6 +78,9 @@ def replay(
     overcommit_cpu: Annotated[str, typer.Option(metavar="FACTOR", help="A number, or unlimited.")] = "1",
     overcommit_memory: Annotated[str, typer.Option(metavar="FACTOR", help="A number, or unlimited.")] = "1",
     admission: Annotated[str, typer.Option(help="strategy or always")] = "strategy",
+    fill_to: Annotated[
+        str, typer.Option(metavar="SHARE", help="Under least_loaded: fill nodes to it one after the other.")
+    ] = "0",
     group_max_sandboxes: Annotated[int, typer.Option(min=1, help="Budget of a group.")] = DEFAULT_GROUP_SIZE,
     group_max_cpus: Annotated[int, typer.Option(min=0, help="Budget of a group; 0: none.")] = 0,
     group_max_memory_mb: Annotated[int, typer.Option(min=0, help="Budget of a group; 0: none.")] = 0,
@@ -121,6 +124,7 @@ def replay(
         admission=read_option("--admission", kinds.choice(Admission), admission),
         overcommit_cpu=read_option("--overcommit-cpu", kinds.overcommit(), overcommit_cpu),
         overcommit_memory=read_option("--overcommit-memory", kinds.overcommit(), overcommit_memory),
+        fill_to=read_option("--fill-to", kinds.share(), fill_to),
         groups=GroupSettings(
             max_sandbox_count=group_max_sandboxes,
             max_cpu_count=group_max_cpus,

@@ -17,6 +17,7 @@ from tests.support.model.ranking import (
     could_hold,
     dimensions,
     exceeds_when_created,
+    fullness,
     insufficient,
     node_class,
     over_limit,
@@ -154,7 +155,8 @@ class Chooser:
         strategy = self.settings.strategy
         if strategy is Strategy.LEAST_LOADED:
             cursor = "ties" if self.wanted.creation else "ordinary_ties"
-            return Choice(self._least_loaded(cursor), moves=cursor)
+            filled = self._fullest(self.settings.fill_to / 1000, cursor) if self.settings.fill_to else None
+            return Choice(filled or self._least_loaded(cursor), moves=cursor)
         if strategy is Strategy.RANDOM:
             fitting = [node_id for node_id in self.candidates if self._fits(node_id)]
             any_of_them = self.nodes[fitting[0]] if fitting else None
@@ -182,6 +184,22 @@ class Chooser:
             return None
         tied = sorted((node_id for node_id, key in keys.items() if key == best), key=str.encode)
         return self.nodes[tied[self.cursors.counters[counter] % len(tied)]]
+
+    def _fullest(self, share: float, counter: str) -> ModelNode | None:
+        """Of those that have no more than the share in use afterwards: the fullest of each kind of node, of these the
+        one with the highest pressure, then most running; equals take turns in id order."""
+        keys = {node_id: self.rank_of(node_id) for node_id in self.candidates}
+        best = min((key[0] for key in keys.values()), default=Rank.OVER_LIMIT)
+        ranks = {Rank.KNOWN} if best < Rank.AVOIDED else {Rank.AVOIDED}
+        heads: dict[tuple[int, int], list[tuple[tuple[int, int], str]]] = {}
+        for node_id, key in keys.items():
+            if key[0] in ranks and key[1] <= share:
+                kind, full = fullness(self.nodes[node_id], self.pending(node_id), self.wanted, self.settings)
+                heads.setdefault(kind, []).append((full, node_id))
+        fullest = [node_id for each in heads.values() for full, node_id in each if full == max(each)[0]]
+        order = {node_id: (keys[node_id][1], keys[node_id][3]) for node_id in fullest}
+        tied = sorted((each for each in fullest if order[each] == max(order.values())), key=str.encode)
+        return self.nodes[tied[self.cursors.counters[counter] % len(tied)]] if tied else None
 
     def rank_of(self, node_id: str) -> RankKey:
         node = self.nodes[node_id]

@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from scheduler.domain.node import NodeSnapshot, NodeStatus
 from scheduler.domain.settings import LedgerSettings, Limits, NodeResourceLimit
+from tests.support.index_oracle import alike
 from tests.support.model.facts import ModelNode, Totals
 
 
@@ -164,6 +165,16 @@ def could_hold(snapshot: NodeSnapshot | None, wanted: Request, settings: LedgerS
     most_cpu = cpu if cpu is not None and settings.overcommit_cpu is not None else max(cpu or 0, 65_536)
     most_memory = memory if memory is not None and settings.overcommit_memory is not None else max(memory or 0, 2**44)
     return wanted.cpu <= most_cpu and wanted.memory <= most_memory
+
+
+def fullness(
+    node: ModelNode, pending: Totals, request: Request, settings: LedgerSettings
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Which nodes are alike (the same CPUs, and memory within a 64th of an octave), and among these how full one is:
+    its CPUs first, then how little memory is free."""
+    cpu, memory = dimensions(node, pending, request, settings)
+    free = 0 if memory.capacity is None else memory.capacity - memory.load - memory.pending
+    return alike(cpu.capacity or 0, memory.capacity or 0), (cpu.load + cpu.pending if cpu.capacity else 0, -free)
 
 
 # Class, pressure, starting + pending, running, paused: equal keys are a tie.
