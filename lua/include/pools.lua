@@ -1,7 +1,8 @@
 -- The pools, one row each, and what follows from the letter. A capital letter: the node refuses what it is given, and is
 -- avoided for a while (include/avoidance), where that makes a difference.
--- RANKED: those that some candidates are ranked from; UNKNOWN: the one whose nodes always rank as unknown.
-local node_pools = { RANKED = 'rcu', UNKNOWN = 'c' }
+-- RANKED: those that some candidates are ranked from; UNKNOWN: the one whose nodes always rank as unknown; FRESH: those that
+-- are heard of and take creations, or would but for a limit.
+local node_pools = { RANKED = 'rcu', UNKNOWN = 'c', FRESH = 'rco', OVER_LIMIT = 'o' }
 do
   local facts, variants
 

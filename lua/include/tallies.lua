@@ -1,5 +1,6 @@
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/pools"
 -- Sums over the whole ledger that are kept with each change, so that nobody has to walk it for a summary:
 --   tallies   hash: capacity_, allocated_, reserved_ and closed_ of `cpu` and `memory`, over the nodes that take creations and
 --             say what they have (pools r, c, o); free is the first less the others. `closed` is what limits leave unused,
@@ -29,8 +30,8 @@ do
 
   -- What a row adds to the sums (`sign` 1), or takes from them (-1).
   function tallies.add_row(row, sign)
-    if row.pool ~= 'r' and row.pool ~= 'c' and row.pool ~= 'o' then return end
-    local closed = row.pool == 'o' or (row.bounded and row.count_most >= 0
+    if not string.find(node_pools.FRESH, row.pool, 1, true) then return end
+    local closed = row.pool == node_pools.OVER_LIMIT or (row.bounded and row.count_most >= 0
       and row.starting + row.running + row.pending_count >= row.count_most)
     add_dimension('cpu', sign, row.cpu_capacity, row.cpu_load, row.pending_cpu, row.cpu_most, closed)
     add_dimension('memory', sign, row.memory_capacity, row.memory_load, row.pending_memory, row.memory_most, closed)
