@@ -176,4 +176,5 @@ class NodeQuery:
     cluster_id: str = ""
     status: NodeStatus | None = None
     sort: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     machine_info: bool = True

@@ -54,8 +54,9 @@ async def _counted(ledger: Ledger) -> Counter[str]:
         rows |= codec.texts(flat)
         if codec.text(cursor) == "0":
             break
-    for row in rows.values():
-        _add_row(found, row.partition(";")[0].split(","))
+    for text in rows.values():
+        if (row := codec.row(text)) is not None:
+            _add_row(found, *row)
     reservation_ids = await client.command("ZRANGE", keys.reservations, 0, -1)
     for some in in_slices(reservation_ids, SLICE):
         asked = [("HGET", keys.reservation(codec.text(reservation_id)), "state") for reservation_id in some]
@@ -65,12 +66,9 @@ async def _counted(ledger: Ledger) -> Counter[str]:
     return found
 
 
-def _add_row(found: Counter[str], fields: Sequence[str]) -> None:
-    """The fields of a row are in lua/include/row_text."""
-    pool = fields[0].lower()
-    if pool not in ("r", "c", "o") or len(fields) < 11:
+def _add_row(found: Counter[str], pool: str, numbers: Sequence[int]) -> None:
+    if pool not in ("r", "c", "o"):
         return
-    numbers = [int(field) for field in fields[1:]]
     cpu_most, memory_most, count_most = numbers[10:13] if len(numbers) > 10 else (-1, -1, -1)
     closed = pool == "o" or 0 <= count_most <= numbers[4] + numbers[5] + numbers[9]
     _add(found, "cpu", (numbers[0], numbers[2], numbers[7], cpu_most), closed=closed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -324,6 +325,15 @@ def roster_digest(sandbox_ids: Sequence[str]) -> str:
         name = sandbox_id.encode()
         digest.update(len(name).to_bytes(4, "big") + name)
     return f"{len(sandbox_ids)}:{digest.hexdigest()}"
+
+
+_ROW = re.compile(r"([A-Za-z])((?:,-?\d+){10,14})(?:;\d+)?")
+
+
+def row(text: str) -> tuple[str, tuple[int, ...]] | None:
+    """The pool and the figures of a row in `loads` (lua/include/row_text); None: it cannot be read."""
+    found = _ROW.fullmatch(text)
+    return None if found is None else (found[1].lower(), tuple(map(int, found[2][1:].split(","))))
 
 
 def node(entry: Sequence[Any]) -> Node:

@@ -18,24 +18,24 @@ Place = tuple[float | None, str]
 """The value that a node is sorted by (None: not known, which comes last), and its id."""
 
 
-def _pressure(row: Sequence[str]) -> float | None:
+def _pressure(row: Sequence[int]) -> float | None:
     """The larger of both dimensions, of what is in use and reserved; None where no capacity is known."""
-    cpu, memory, cpu_load, memory_load, pending_cpu, pending_memory = (int(row[at]) for at in (1, 2, 3, 4, 8, 9))
+    cpu, memory, cpu_load, memory_load, _, _, _, pending_cpu, pending_memory, *_ = row
     loads = ((cpu_load + pending_cpu, cpu), (memory_load + pending_memory, memory))
     return max((load / capacity for load, capacity in loads if capacity > 0), default=None)
 
 
-def _known(capacity: str) -> int | None:
-    return None if int(capacity) < 0 else int(capacity)
+def _known(capacity: int) -> int | None:
+    return None if capacity < 0 else capacity
 
 
-_VALUES: dict[str, Callable[[Sequence[str]], float | None]] = {
+_VALUES: dict[str, Callable[[Sequence[int]], float | None]] = {
     "node_id": lambda row: 0,
     "pressure": _pressure,
-    "pending": lambda row: int(row[10]),
-    "sandbox_count": lambda row: int(row[6]),
-    "cpu_count": lambda row: _known(row[1]),
-    "memory_bytes": lambda row: _known(row[2]),
+    "pending": lambda row: row[9],
+    "sandbox_count": lambda row: row[5],
+    "cpu_count": lambda row: _known(row[0]),
+    "memory_bytes": lambda row: _known(row[1]),
 }
 SORTS = (*_VALUES, "last_seen_ms")
 """What nodes can be sorted by. Capacities are the effective ones; the fields of a row are in lua/include/row_text."""
@@ -71,8 +71,9 @@ async def _sorted_page(
 
 
 def _step(query: NodeQuery, wanted: int) -> int:
-    """How many nodes to look at, of which some may not be of the status or cluster that was asked for."""
-    return min(NODES_A_STEP, wanted) if query.status is None and not query.cluster_id else NODES_A_STEP
+    """How many nodes to look at, of which some may not be of what was asked for."""
+    filtered = query.status is not None or query.cluster_id or query.labels
+    return NODES_A_STEP if filtered else min(NODES_A_STEP, wanted)
 
 
 async def read_nodes(
@@ -82,8 +83,13 @@ async def read_nodes(
     status = "" if query.status is None else query.status.value
     _, (last, *entries) = await runner.run("read_nodes", after, limit, status, int(query.machine_info), *node_ids)
     nodes = (codec.node(entry) for entry in entries)
-    chosen = [node for node in nodes if not query.cluster_id or node.cluster_id == query.cluster_id]
-    return chosen, codec.text(last) or None
+    return [node for node in nodes if _is_wanted(node, query)], codec.text(last) or None
+
+
+def _is_wanted(node: Node, query: NodeQuery) -> bool:
+    if query.cluster_id and node.cluster_id != query.cluster_id:
+        return False
+    return all(node.labels.get(name) == value for name, value in query.labels.items())
 
 
 async def read_order(runner: Runner, sort: str) -> list[Place]:
@@ -94,7 +100,8 @@ async def read_order(runner: Runner, sort: str) -> list[Place]:
         places: list[Place] = [(seen.get(node_id), node_id) for node_id in rows]
     else:
         value = _VALUES[name]
-        places = [(value(row.split(",")), node_id) for node_id, row in rows.items()]
+        found = {node_id: codec.row(text) for node_id, text in rows.items()}
+        places = [(None if row is None else value(row[1]), node_id) for node_id, row in found.items()]
     places.sort(key=lambda place: place[1].encode(), reverse=sort == "-node_id")
     factor = -1 if sort.startswith("-") else 1
     return sorted(places, key=lambda place: (place[0] is None, factor * (place[0] or 0)))

@@ -78,6 +78,33 @@ async def test_nodes_are_sorted_by_what_they_hold_and_unknown_values_come_last(
     assert (await ids(api, "sort=-pending", limit))[0] == placed
 
 
+async def test_a_label_selects_the_nodes_that_have_it_in_any_order_and_page(
+    api: httpx.AsyncClient, fleet: list[str]
+) -> None:
+    for node_id, labels in (
+        ("node-a", {"zone": "x"}),
+        ("node-b", {"zone": "y"}),
+        ("node-e", {"zone": "x", "gpu": "h"}),
+    ):
+        body = {"endpoint": f"http://{node_id}:8000", "labels": labels}
+        assert (await api.put(f"/v1/nodes/{node_id}", json=body)).status_code == 200
+
+    async def having(label: str, limit: int, **query: str) -> list[str]:
+        found, cursor = [], ""
+        while cursor is not None:
+            asked = {"label": label, "limit": limit, "cursor": cursor, **query}
+            page = (await api.get("/v1/nodes", params=asked)).json()
+            found += [node["node_id"] for node in page["nodes"]]
+            cursor = page["cursor"]
+        return found
+
+    for limit in (1, 1000):
+        assert await having("zone=x", limit) == ["node-a", "node-e"]
+        assert await having("zone=x", limit, sort="pressure", status="ready") == ["node-e", "node-a"]
+        assert await having("zone=x,gpu=h", limit) == ["node-e"]
+        assert await having("zone=z", limit) == []
+
+
 async def test_fields_leave_out_what_nobody_asked_for(api: httpx.AsyncClient, fleet: list[str]) -> None:
     nodes = (await api.get("/v1/nodes?fields=status,pressure&limit=1")).json()["nodes"]
     assert [set(node) for node in nodes] == [{"node_id", "status", "pressure"}]
@@ -93,6 +120,8 @@ async def test_fields_leave_out_what_nobody_asked_for(api: httpx.AsyncClient, fl
         ("limit=1001", "limit"),
         ("status=asleep", "status"),
         ("sort=colour", "sort"),
+        ("label=zone", "label"),
+        ("label=zone%3Da%3Db", "label"),
         ("fields=status,colour", "fields"),
         ("sort=pressure&cursor=node-a", "cursor"),
         ("sort=pressure&cursor=%5B%22x%22,%22node-a%22%5D", "cursor"),

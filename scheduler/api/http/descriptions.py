@@ -34,6 +34,7 @@ MEANINGS = {
     "list_decisions.caller": "only what this API key asked for",
     "request_id": "of the request, as in the log",
     "list_nodes.status": "only nodes of this status",
+    "list_nodes.label": "only nodes with this label, as `name=value`; of several, separated by commas, all of them",
     "list_nodes.cluster_id": "only nodes that report for this cluster",
     "list_nodes.limit": "nodes on a page, at most 1,000",
     "explain_schedule.limit": "nodes on a page, at most 1,000; a rank is that among all nodes",

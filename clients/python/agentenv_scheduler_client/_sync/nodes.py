@@ -46,11 +46,14 @@ class Nodes:
         cursor: str | None = None,
         status: NodeStatus | None = None,
         sort: str = "",
+        label: str = "",
         cluster_id: str = "",
     ) -> NodePage:
         """A page; `limit` is at most 1,000. `sort`: node_id, pressure, pending, sandbox_count, cpu_count, memory_bytes
-        or last_seen_ms; `-` before it reverses the order. Servers of version 0.1 refuse this."""
-        asked = given(cursor=cursor, status=None if status is None else str(status), sort=sort, cluster_id=cluster_id)
+        or last_seen_ms; `-` before it reverses the order. `label`: name=value, several separated by commas. Servers of
+        version 0.1 refuse this."""
+        wanted = None if status is None else str(status)
+        asked = given(cursor=cursor, status=wanted, sort=sort, label=label, cluster_id=cluster_id)
         return self._page({"limit": str(limit), **asked})
 
     def _page(self, params: dict[str, str]) -> NodePage:

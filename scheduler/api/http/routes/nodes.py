@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS, FOR_NODES, Role
 from scheduler.api.http.answers import (
@@ -29,6 +30,7 @@ from scheduler.api.http.fields import (
 )
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import node_view
+from scheduler.domain.labels import LABEL_PATTERN
 from scheduler.domain.node import DiscoveryState, NodeAddress, NodeQuery, NodeStatus
 from scheduler.errors import Forbidden, InvalidRequest
 
@@ -38,6 +40,16 @@ NodeSort = Literal[
     "", "node_id", "pressure", "pending", "sandbox_count", "cpu_count", "memory_bytes", "last_seen_ms",
     "-node_id", "-pressure", "-pending", "-sandbox_count", "-cpu_count", "-memory_bytes", "-last_seen_ms",
 ]  # fmt: skip
+_LABELS = re.compile(rf"{LABEL_PATTERN}={LABEL_PATTERN}(,{LABEL_PATTERN}={LABEL_PATTERN}){{0,15}}")
+
+
+def _labels(value: str) -> str:
+    if value and not _LABELS.fullmatch(value):
+        raise ValueError("name=value, several of them separated by commas")
+    return value
+
+
+NodeLabels = Annotated[str, AfterValidator(_labels), Field(json_schema_extra={"pattern": f"^({_LABELS.pattern})?$"})]
 _NAMES = some_of(tuple(NodeAnswer.model_fields))
 NodeFields = Annotated[str, _NAMES[0], _NAMES[1]]
 
@@ -71,6 +83,7 @@ async def list_nodes(
     call: Call,
     cluster_id: OptionalId = "",
     status: Status | None = None,
+    label: NodeLabels = "",
     sort: NodeSort = "",
     fields: NodeFields | None = None,
     limit: PageLimit = PAGE_MAX,
@@ -78,7 +91,8 @@ async def list_nodes(
 ) -> Any:
     wanted_status = None if status is None else NodeStatus(status)
     members = frozenset(NodeAnswer.model_fields) if fields is None else {"node_id", *fields.split(",")}
-    query = NodeQuery(cluster_id, wanted_status, sort, machine_info="machine_info" in members)
+    labels = dict(part.split("=") for part in label.split(",")) if label else {}
+    query = NodeQuery(cluster_id, wanted_status, sort, labels, machine_info="machine_info" in members)
     nodes, next_cursor = await call.services.nodes.page(query, limit, cursor)
     views = [node_view(node) for node in nodes]
     if fields is not None:
