@@ -51,7 +51,7 @@ local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id
 if misnamed then drop_name(reservation) end
 local orphaned = reservation.state == 'expired'
 local counts_again = orphaned or (misnamed and reservation.state == 'settled')
-local gone = given_up(reservation.node_id, now)
+local gone = is_evicted(reservation.node_id, now)
 if counts_again and gone then
   reservation.state = 'settled'
   if named then drop_claim(reservation.node_id, sandbox_id) end
@@ -72,7 +72,7 @@ change_reservation(id, 'confirmed_at_ms', integer(now))
 name_reservation(reservation, sandbox_id, true)
 local node_id = reservation.node_id
 local listed = is_listed(node_id, sandbox_id)
--- What a node told before it was given up counts no more.
+-- What a node reported before it was evicted counts no more.
 local deleted = not gone and redis.call('ZSCORE', node_key(node_id, 'explained'), 'delete ' .. sandbox_id) ~= false
 if deleted and listed then
   local record = record_of(sandbox_id)

@@ -1,5 +1,5 @@
 -- forget_artifact.lua: a node can serve an artifact no more.
--- Guarantee: an entry that is not there is fine; an artifact without providers takes no room.
+-- Guarantee: an entry that is not there is fine; an artifact without providers is dropped.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: cluster_id

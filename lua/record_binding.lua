@@ -27,7 +27,7 @@ if node.endpoint ~= ARGV[4] or (node.discovery ~= 'active' and node.discovery ~=
 end
 local reservation = reservation_named(ARGV[2], now)
 local carried = reservation and reservation.node_id == ARGV[3]
--- One that was given up may still claim the name, and knows its size.
+-- An expired reservation may still claim the name, and knows its size.
 local claim = redis.call('HGET', node_key(ARGV[3], 'claims'), ARGV[2])
 local owner = carried and reservation or (claim and read_reservation(claim))
 bind(ARGV[3], ARGV[2], now, owner and {

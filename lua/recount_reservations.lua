@@ -19,7 +19,7 @@ local now = open_clock(ARGV[1])
 
 local function recount_absent(subject, listing)
   local readable = listing.finished and tonumber(listing.finished) > now
-  -- What has stopped being readable is taken off the lists by the upkeep.
+  -- What has stopped being readable is taken off the lists by maintenance.
   if listing.expiry or readable or (listing.reservations and not listing.finished) then
     finding(subject, 'absent', 'is listed but does not exist')
   end

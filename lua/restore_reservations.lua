@@ -1,4 +1,4 @@
--- restore_reservations.lua: puts back what a replica remembers of reservations, one slice of them.
+-- restore_reservations.lua: restores reservations that a replica remembers, one slice of them.
 -- Guarantee: idempotent, and without effect where nothing was lost: of two memories of one reservation the higher
 --            revision stands, an end before what is open, a told name before none. What was open is held in full.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag

@@ -3,7 +3,7 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: waiting  '1': nodes new to the ledger were known before it was lost and may not admit until they report;
---          so it is, whoever tells of them, while replicas put back what was lost
+--          so it is, whoever tells of them, while replicas restore what was lost
 -- ARGV[3]: source  of their labels: labels_api | labels_kubernetes
 -- ARGV[4]: listed_count  how many quadruplets follow
 -- ARGV[5..]: nodes  node_id, endpoint, active | lingering, labels as include/labels writes them or '-' to leave them, …;
@@ -11,7 +11,7 @@
 -- Reply: {'changed', count, node_id that stays without labels because there are too many label sets, …}
 --        {'full'}  labels told by the API would make too many label sets, and nothing was changed | {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
--- Cost: O(changes log nodes + open reservations of returning nodes); what is given up of those that return too
+-- Cost: O(changes log nodes + open reservations of returning nodes); what is evicted of those that return too
 --       late goes in slices before anything changes
 -- @include "include/keys"
 -- @include "include/reply"

@@ -44,7 +44,7 @@ if row and known.last_seen_ms then
 end
 forget_artifacts(node_id)
 withdraw_cpu_config(node_id)
--- Were its caller to stop between two slices, the upkeep would do the rest.
+-- Were its caller to stop between two slices, maintenance would do the rest.
 redis.call('ZADD', key('forgotten'), integer(now), node_id)
 close_clock(now)
 

@@ -1,5 +1,5 @@
 -- @include "include/reservations"
--- Reconciliation by counters: what a report's growth acknowledges of the promises made before it.
+-- Reconciliation by counters: what a report's growth acknowledges of the reservations made before it.
 local WALK_MAX = 1024
 local CREDITED_SLICE = 128
 local OPEN_FIELDS = {
@@ -54,7 +54,7 @@ local function acknowledge(reservation, credit)
 end
 
 -- Walks the open reservations once. `by_roster`: the node's reports name its sandboxes, so a
--- confirmed reservation is told by id and counters say nothing of it. One that was put back after a loss may have
+-- confirmed reservation is told by id and counters say nothing of it. One that was restored after a loss may have
 -- entered the node's counters before its first report: it is held until it is told or due.
 local function apply_credit(node_id, credit, generation, by_roster, now)
   if credit.count <= 0 and credit.cpu <= 0 and credit.memory <= 0 then return end

@@ -1,7 +1,7 @@
 -- @include "include/keys"
 -- Ledger time, in milliseconds: the server's clock and an offset that is kept with the last time used. A clock that
 -- is stepped back, or a failover to a slower one, raises the offset, so time goes on from where it was, at the
--- clock's own pace. A clock that moves on by more than any replica is silent (signs of life come every second) has
+-- clock's own pace. A clock that moves on by more than any replica is silent (keepalives come every second) has
 -- been stepped forward, or nobody was there: that much of the offset is given back.
 local CLOCK_GAP_MS = 2000
 local clock_offset = 0

@@ -2,7 +2,7 @@
 -- What a node's observed load already holds of the reservations that are open, have no name, and were made
 -- before the last report. Never too much: where the report leaves it open, the smallest.
 --   node:<id>:unnamed   open reservation without a sandbox → 'lifecycle,sequence,cpu,memory,count', as held;
---                       a capital: put back after a loss, so it may be in the baseline, and is held in full
+--                       a capital: restored after a loss, so it may be in the baseline, and is held in full
 --   node:<id>:doubts    reservation that ended without a told name and may still own a listed id
 local UNNAMED_MAX = 1024
 local dirty_accounts = {}

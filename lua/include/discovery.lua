@@ -6,11 +6,11 @@
 -- What discovery does to a node: listed, moved, drained, taken out.
 local REMOVED_SLICE = 256
 
--- Promises on a node that left discovery and did not come back in time, one slice of them.
+-- Reservations on a node that left discovery and did not come back in time, one slice of them.
 -- Returns how many; fewer than a slice means that none is left.
 local release_removed
 do
-  -- What a node told before it was given up counts no more, so a delete is believed now, while its roster is not: what
+  -- What a node reported before it was evicted counts no more, so a delete is accepted now, while its roster is not: what
   -- it lists when it is back is there, whatever was told. Returns how many.
   local function forget_deleted(node_id, now)
     local deleted = redis.call('ZRANGE', node_key(node_id, 'deleted'), 0, REMOVED_SLICE - 1)
@@ -42,12 +42,12 @@ do
   end
 end
 
--- A node that comes back too late comes back without what was promised on it, however far the
--- upkeep got. To be settled before it is listed and has a row again: none of this is pending there
--- any more. Returns how many promises that took; a slice or more means that there may be more.
+-- A node that comes back too late comes back without what was reserved on it, however far
+-- maintenance got. To be settled before it is listed and has a row again: none of this is pending there
+-- any more. Returns how many reservations that ended; a slice or more means that there may be more.
 local function settle_absence(node_id, now)
-  local given_up_at = redis.call('ZSCORE', key('removed'), node_id)
-  if not given_up_at or tonumber(given_up_at) > now then return 0 end
+  local evicted_at = redis.call('ZSCORE', key('removed'), node_id)
+  if not evicted_at or tonumber(evicted_at) > now then return 0 end
   return release_removed(node_id, now)
 end
 
@@ -112,7 +112,7 @@ end
 
 local delist_nodes
 do
-  -- Takes a node off the list, once its row is gone. Its observation goes at once; what is promised on it stays for one
+  -- Takes a node off the list, once its row is gone. Its observation goes at once; what is reserved on it stays for one
   -- report_ttl, its bindings for binding_ttl, so that a flap frees nothing that is being created.
   local function delist_node(node_id, now, settings)
     local node = node_key(node_id)

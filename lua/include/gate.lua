@@ -1,8 +1,8 @@
 -- @include "include/keys"
 -- @include "include/reply"
--- After a loss the ledger waits until every replica has put back what it remembers, or was silent for a lease: which
+-- After a loss the ledger waits until every replica has restored what it remembers, or was silent for a lease: which
 -- nodes had reservations is known only to the replica that has not spoken yet.
---   rebuild   replica → until when it is waited for; 0: it has put back
+--   rebuild   replica → until when it is waited for; 0: it has restored
 --             '': until when whoever joined after the members were last listed is waited for
 --   settings, field gated_until_ms   the latest of these; no such field: nobody is waited for
 local UNLISTED = ''
@@ -20,7 +20,7 @@ local function refresh_gate(now)
   return math.max(0, until_ms - now)
 end
 
--- Waits for these replicas as well, but for those that have put back already.
+-- Waits for these replicas as well, but for those that have restored already.
 local function wait_for(replica_ids, now, lease_ms)
   for _, replica_id in ipairs(replica_ids) do
     if redis.call('HEXISTS', key('rebuild'), replica_id) == 0 then
@@ -30,7 +30,7 @@ local function wait_for(replica_ids, now, lease_ms)
   return refresh_gate(now)
 end
 
--- A replica that is waited for has more to put back within a lease, or nothing any more ('0').
+-- A replica that is waited for has more to restore within a lease, or nothing any more ('0').
 local function hear_from(replica_id, until_ms, now)
   if redis.call('EXISTS', key('rebuild')) == 0 then return 0 end
   redis.call('HSET', key('rebuild'), replica_id, integer(until_ms))

@@ -34,7 +34,7 @@ end
 
 -- Whether a node left discovery and did not come back in time, and since when it counts as gone. One
 -- whose absence was worked off already has no entry in `removed` any more, but its hash still tells.
-local function given_up(node_id, now)
+local function is_evicted(node_id, now)
   if row_of(node_id) then return false end
   local at = tonumber(redis.call('ZSCORE', key('removed'), node_id) or '')
   local left_at = not at and redis.call('HGET', node_key(node_id), 'removed_at_ms')

@@ -5,7 +5,7 @@ local function missing(now)
   return { 'missing', until_ms > now and '1' or '0' }
 end
 
--- Nil, or the reply of a script that decides nothing yet, because replicas are still putting back (include/gate).
+-- Nil, or the reply of a script that decides nothing yet, because replicas are still restoring what was lost (include/gate).
 local function not_rebuilt(gated_until_ms, now)
   if not gated_until_ms or tonumber(gated_until_ms) <= now then return nil end
   return { 'not_rebuilt', integer(tonumber(gated_until_ms) - now), redis.call('HGET', KEYS[1], 'rebuild_of') or '' }

@@ -1,9 +1,4 @@
 -- @include "include/keys"
--- A breach of contract between a script and its caller. An expected "no" is a status instead.
-local function fail(code, detail)
-  return redis.error_reply(code .. ' ' .. detail)
-end
-
 -- Integers up to 2^53 survive only this way: tostring would round them. Redis's %d is 64 bits wide
 -- and takes a third of the time of %.0f.
 local function integer(number)

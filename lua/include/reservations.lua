@@ -113,7 +113,7 @@ do
   function end_when_due(reservation, now)
     if reservation.state ~= 'pending' and reservation.state ~= 'confirmed' then return end
     local deadline = tonumber(reservation.expires_at_ms)
-    local node_is_gone, gone_at = given_up(reservation.node_id, now)
+    local node_is_gone, gone_at = is_evicted(reservation.node_id, now)
     if node_is_gone and gone_at < deadline then
       finish_reservation(reservation, reservation.state == 'confirmed' and 'settled' or 'expired', 'node_removed', now)
     elseif deadline <= now then

@@ -1,6 +1,6 @@
 -- @include "include/rows"
 -- Reserves on the node that was chosen, in two steps: hold the capacity, so that the next decision sees it, and write the
--- reservation down. What is stopped in between has promised nothing, and is counted anew with the node's next report.
+-- reservation down. What is stopped in between has reserved nothing, and is counted anew with the node's next report.
 
 -- Holds what a creation takes. Returns what write_reservation and undo need of it.
 local function hold(request, context, node_id, row)

@@ -1,6 +1,6 @@
 -- @include "include/identity"
 -- @include "include/memories"
--- One reservation put back after a loss, and all that hangs on it.
+-- Restores one reservation after a loss, and all that depends on it.
 
 -- What is not of the reservation itself, or was true of reports that are lost.
 local NOT_PUT_BACK = {
@@ -70,7 +70,7 @@ local function open_again(reservation, now)
   redis.call('ZADD', key('expiry'), reservation.expires_at_ms, id)
   redis.call('ZADD', node_key(node_id, 'reservations'), reservation.sequence, id)
   if reservation.restored then note_unnamed(reservation, cpu, memory, 1) end
-  -- Discovery, too, may still be putting back.
+  -- Discovery, too, may still be restoring.
   if row_of(node_id) then return end
   redis.call('ZADD', key('removed'), 'NX', integer(now + tonumber(redis.call('HGET', KEYS[1], 'report_ttl_ms'))), node_id)
 end

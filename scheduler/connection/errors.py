@@ -1,9 +1,8 @@
 """Translates errors of Redis and its client into errors of the scheduler.
 
-`SCRIPT_ERRORS` maps the codes that scripts raise with `fail('CODE', detail)` to classes; a test compares it with the
-codes in the Lua files. `judge` classifies everything else: whether another attempt can help (`Verdict.retry`), and
-which error the caller gets otherwise (`Verdict.error`). No text made here contains the address, which only operators
-may see.
+Scripts raise none on purpose: an expected refusal is a status in the reply. `judge` classifies whatever else comes:
+whether another attempt can help (`Verdict.retry`), and which error the caller gets otherwise (`Verdict.error`). No text
+made here contains the address, which only operators may see.
 """
 
 from __future__ import annotations
@@ -22,21 +21,12 @@ from scheduler.connection.scripts import Script
 from scheduler.errors import (
     CommandsWithheld,
     InvalidRequest,
-    Overloaded,
     SchedulerError,
     ScriptError,
     StoreUnavailable,
     StoreUnusable,
     WritesRefused,
 )
-
-# An expected refusal is a status in the reply, not an error; these are breaches of the contract.
-SCRIPT_ERRORS: Final[Mapping[str, type[SchedulerError]]] = {
-    "ARGUMENT": ScriptError,  # our own code sent an invalid argument
-    "LEDGER": ScriptError,  # a key holds a value that no script writes
-    "INVALID": InvalidRequest,  # a fault of the request that only the ledger can detect
-    "OVERLOADED": Overloaded,
-}
 
 # Server errors that pass by themselves: a failover, a restart, a slow command, a slot being moved.
 _PASSING: Final[Mapping[str, str]] = {
@@ -178,13 +168,6 @@ def _code_of(error: BaseException) -> str:
 
 def _judge_reply(error: redis_errors.ResponseError, script: Script | None) -> Verdict:
     text = str(error)
-    code, _, detail = text.partition(" ")
-    if code in SCRIPT_ERRORS:
-        detail = _SCRIPT_TRAILER.sub("", detail)
-        error_class = SCRIPT_ERRORS[code]
-        if error_class is ScriptError:
-            detail = f"{_named(script)}{detail}"
-        return Verdict(error_class(detail or code.lower()))
     if script is None:
         return Verdict(ScriptError(f"the ledger refused a command: {text}"))
     return Verdict(ScriptError(f"{_named(script)}{_placed(text, script)}"))

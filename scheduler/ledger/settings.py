@@ -130,9 +130,9 @@ class SettingsStore:
         return codec.number(await self._runner.client.command("GET", self._runner.keys.sequence)) < answered
 
     async def keepalive(self, replica_id: str, ttl_ms: int = DEFAULT_KEEPALIVE_TTL_MS) -> KeepaliveReply | None:
-        """Register this replica as live for another `ttl_ms`. None: the ledger is empty. sign_of_life.lua"""
+        """Register this replica as live for another `ttl_ms`. None: the ledger is empty. renew_replica.lua"""
         try:
-            _, reply = await self._runner.run("sign_of_life", replica_id, ttl_ms, alone=True)
+            _, reply = await self._runner.run("renew_replica", replica_id, ttl_ms, alone=True)
         except StoreUnavailable as error:
             if "no settings" in error.detail:
                 return None

@@ -21,10 +21,8 @@ SCRIPTS = {
     # Works off ARGV[1] slices before it answers.
     "slices": "if redis.call('INCR', KEYS[1]) <= tonumber(ARGV[1]) then return { 'again' } end\nreturn { 'done' }",
     "single": "return 'ok'",
-    "refuses": '-- @include "include/reply"\nreturn fail(ARGV[1], ARGV[2])',
     "broken": "-- breaks\n\nlocal one = 1\n-- here:\nreturn { one + nothing_there }",
     "wrong_type": "redis.call('SET', KEYS[1], 'x')\nreturn redis.call('LPUSH', KEYS[1], 'y')",
-    "include/reply": "local function fail(code, detail)\n  return redis.error_reply(code .. ' ' .. detail)\nend",
 }
 
 Connect = Callable[..., Awaitable[StoreClient]]

@@ -11,7 +11,6 @@ from scheduler.errors import (
     DeadlineExceeded,
     InvalidRequest,
     Overloaded,
-    SchedulerError,
     ScriptError,
     StoreUnavailable,
 )
@@ -80,25 +79,6 @@ async def test_others_run_while_a_backlog_is_worked_off(client: StoreClient) -> 
     await client.command("GET", "aenv:{test}:other")
     assert not backlog.done()
     assert await backlog == [b"done"]
-
-
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
-        ("INVALID", InvalidRequest),
-        ("OVERLOADED", Overloaded),
-        ("ARGUMENT", ScriptError),
-        ("LEDGER", ScriptError),
-    ],
-)
-async def test_a_refusal_of_a_script_becomes_its_class(
-    client: StoreClient, code: str, error: type[SchedulerError]
-) -> None:
-    with pytest.raises(error) as refusal:
-        await run(client, "refuses", code, "node-a: what was found")
-    assert type(refusal.value) is error
-    assert refusal.value.detail.endswith("node-a: what was found")
-    assert client.statistics.retries == 0
 
 
 async def test_a_broken_script_is_reported_with_its_file_and_line(client: StoreClient) -> None:

@@ -1,15 +1,14 @@
 """Foreign errors become ours in one place, completely, and say nothing secret."""
 
 import inspect
-import re
 import ssl
 from pathlib import Path
 
 import pytest
 from redis import exceptions as redis_errors
 
-from scheduler.connection.errors import SCRIPT_ERRORS, TooFewReplicas, judge
-from scheduler.connection.scripts import Origin, Script, find_folder
+from scheduler.connection.errors import TooFewReplicas, judge
+from scheduler.connection.scripts import Origin, Script
 from scheduler.errors import (
     CommandsWithheld,
     InvalidRequest,
@@ -86,21 +85,6 @@ def test_every_error_class_of_the_client_library_is_judged() -> None:
         assert isinstance(verdict.error, SchedulerError)
         if issubclass(error_class, redis_errors.ConnectionError):
             assert verdict.retry is not issubclass(error_class, redis_errors.AuthenticationError), error_class
-
-
-@pytest.mark.parametrize("code", sorted(SCRIPT_ERRORS))
-def test_a_code_of_a_script_becomes_its_class_with_its_detail(code: str) -> None:
-    verdict = judge(redis_errors.ResponseError(f"{code} what was found"), WHERE, SCRIPT)
-    assert type(verdict.error) is SCRIPT_ERRORS[code]
-    assert verdict.error.detail.endswith("what was found")
-    assert not verdict.retry
-
-
-def test_every_code_a_script_may_raise_is_in_the_table() -> None:
-    raised = set()
-    for path in find_folder().rglob("*.lua"):
-        raised |= set(re.findall(r"(?:fail|error_reply)\(\s*'([A-Z_]+)", path.read_text(encoding="utf-8")))
-    assert raised - set(SCRIPT_ERRORS) == set()
 
 
 @pytest.mark.parametrize(

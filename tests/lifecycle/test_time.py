@@ -50,7 +50,7 @@ async def test_a_failover_to_a_slower_clock_stops_no_time(
     await alive(ledger, clock, 4)
     clock.now_ms -= 5_000
     await alive(ledger, clock, 6)
-    # The sign of life that met the step counts from there on: it cost the second before it.
+    # The keepalive that met the step counts from there on: it cost the second before it.
     assert await cluster.state(reservation) == "pending"
     await alive(ledger, clock, 1)
     assert await cluster.state(reservation) == "expired"

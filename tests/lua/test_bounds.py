@@ -262,7 +262,7 @@ async def test_after_everything_has_run_out_only_listed_nodes_and_capped_things_
             pass
         while await ledger.reservations.sweep():
             pass
-    await ledger.settings.leave("fuzz")  # whoever gives the next sign of life clears away the last ones
+    await ledger.settings.leave("fuzz")  # the next keepalive of any replica clears away the last ones
     await assert_ledger_is_sound(ledger)
     await assert_nothing_is_left(ledger)
 

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from scheduler.connection.client import StoreClient, StoreOptions, connect
-from scheduler.connection.errors import SCRIPT_ERRORS
 from scheduler.connection.scripts import Script, ScriptLibrary, find_folder
 from tests.support.backends import Backend
 from tests.support.servers import RedisServer
@@ -82,14 +81,6 @@ def test_no_key_but_the_documented_one_is_read(name: str) -> None:
     script = LIBRARY.get(name)
     assert literal_indexes("KEYS", code_of(script)) == {key.index for key in script.contract.keys}
     assert not computed_indexes("KEYS", code_of(script))
-
-
-@SCRIPTS
-def test_the_codes_a_script_raises_are_those_it_documents(name: str) -> None:
-    script = LIBRARY.get(name)
-    raised = set(re.findall(r"\b(?:fail|error_reply)\(\s*'([A-Z_]+)", code_of(script)))
-    assert raised == set(script.contract.errors)
-    assert raised <= set(SCRIPT_ERRORS)
 
 
 @FILES

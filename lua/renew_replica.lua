@@ -1,4 +1,4 @@
--- sign_of_life.lua: a replica tells that it lives, and hears what the ledger is.
+-- renew_replica.lua: registers a replica as live, and tells it what the ledger is.
 -- Guarantee: a replica that stops telling is forgotten after its time.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
