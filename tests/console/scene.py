@@ -92,6 +92,7 @@ async def moving_fleet(scene: Scene, nodes: int = 12) -> AsyncIterator[None]:
             await client.put("/v1/nodes/node-1", json={"endpoint": "http://node-1:8000", "state": "lingering"})
             held = {"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 256}, "reservation_ttl": "1h"}
             await client.post("/v1/schedule", json=held)
+            await client.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 500}})
         yield
     finally:
         await end_tasks([moving])

@@ -54,7 +54,7 @@ async def test_who_may_only_read_is_refused_in_words_where_it_acts(browser: Brow
         assert (await client.get("/v1/nodes/node-2")).json()["discovery"] == "active"
 
 
-async def test_an_admin_drains_undrains_and_removes_a_node_and_cancels_a_reservation(
+async def test_an_admin_drains_removes_and_cordons_nodes_and_cancels_a_reservation(
     browser: Browser, scene: Scene
 ) -> None:
     async with scene.client() as client, Visit.begin(browser, scene.url, scene.keys["admin"]) as visit:
@@ -67,6 +67,12 @@ async def test_an_admin_drains_undrains_and_removes_a_node_and_cancels_a_reserva
         await visit.shows("Not found")
         assert (await client.get("/v1/nodes/node-extra")).status_code == 404
 
+        await visit.open("nodes/node-3")
+        for act, told in (("Cordon", "is cordoned"), ("Uncordon", "is no longer cordoned")):
+            await visit.page.get_by_role("button", name=f"{act} …", exact=True).click()
+            await visit.page.get_by_role("button", name=act, exact=True).click()
+            await visit.shows(f"node-3 {told}", "#told")
+
         held = {"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 256}, "lifecycle": "explicit"}
         placed = (await client.post("/v1/schedule", json=held)).json()["reservation"]
         await visit.open(f"reservations/{placed['reservation_id']}")
@@ -77,3 +83,7 @@ async def test_an_admin_drains_undrains_and_removes_a_node_and_cancels_a_reserva
         await visit.shows("cancelled in the console")
         found = (await client.get(f"/v1/reservations/{placed['reservation_id']}")).json()["reservation"]
         assert (found["state"], found["reason"]) == ("cancelled", "cancelled in the console")
+
+        await visit.open("audit")
+        for act in ("cancelled a reservation", "uncordoned a node", "cordoned a node", "removed a node"):
+            await visit.shows(act)

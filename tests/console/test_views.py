@@ -15,11 +15,14 @@ VIEWS = {
     "nodes/node-0": ["may be chosen", "http://node-0:8000", "Its reservations", "Drain …"],
     "reservations": ["settled", "sbx-", "made"],
     "groups": ["keeps no groups"],
+    "decisions": ["placed", "least_loaded", "gateway", "and now?", "larger than any node could ever hold"],
+    "decisions?reason=too_large": ["Of these 1, 1 refused", "500 CPUs"],
     "why": ["What would be answered"],
     "why?cpu=2&memory=100": ["It would be placed on", "would be chosen", "draining"],
     "why?cpu=500&memory=1": ["It would be refused", "larger than any node could ever hold"],
     "where": ["a gateway that looks this sandbox up"],
     "where?sandbox=nobody": ["on no node that the ledger knows of"],
+    "audit": ["admin", "listed, moved or drained a node", "node-1", "state: lingering"],
     "settings": ["least_loaded", "report_ttl_ms", "10 min", "default", "configuration, revision 0", "agrees"],
 }
 

@@ -9,6 +9,7 @@ import { saidReason } from "./words.js";
 const OLD_PENDING_MS = 60_000;
 const LONG_WAIT_MS = 5_000;
 const SKEW_MS = 1_000;
+const NAMED = 5;
 
 /**
  * @param {any} summary of `GET /v1/summary`, null before the first
@@ -19,7 +20,7 @@ const SKEW_MS = 1_000;
 export function concerns(summary, problem, { nodes, settings }) {
   const found = [...unreachable(problem)];
   if (summary) found.push(...ofLedger(summary), ...ofNodes(summary), ...ofRequests(summary));
-  if (nodes) found.push(...ofPressure(nodes));
+  if (nodes) found.push(...ofPressure(nodes), ...ofAvoided(nodes));
   if (settings?.differing?.length) found.push({ key: "settings", tone: "watch", title: "Replicas are configured differently",
     reason: `This replica says otherwise of ${settings.differing.join(", ")}; revision ${settings.revision} of the ledger is in force.`,
     link: linkTo(["settings"]) });
@@ -53,8 +54,6 @@ function ofNodes({ nodes }) {
     reason: "Silent for longer than report_ttl, or saying so: chosen only as a last resort.", link: linkTo(["nodes"], { status: "unhealthy" }) });
   if (nodes.connecting) found.push({ key: "connecting", tone: "watch", title: `${counted(nodes.connecting, "node")} connecting`,
     reason: "They report, but do not say that they are ready.", link: linkTo(["nodes"], { status: "connecting" }) });
-  if (nodes.avoided) found.push({ key: "avoided", tone: "watch", title: `${counted(nodes.avoided, "node")} avoided`,
-    reason: "They refused or failed creations lately, and are chosen only when nothing else fits." });
   return found;
 }
 
@@ -68,6 +67,20 @@ function ofPressure(nodes) {
     link: linkTo(["nodes"], { sort: "-pressure" }) }];
 }
 
+/** @param {any[]} nodes @returns {Concern[]} */
+function ofAvoided(nodes) {
+  const avoided = nodes.filter((node) => node.ineligible_reason === "avoided").map((node) => node.node_id);
+  if (!avoided.length) return [];
+  return [{ key: "avoided", tone: "watch", title: `${counted(avoided.length, "node")} avoided`,
+    reason: `${avoided.slice(0, NAMED).join(", ")}${avoided.length > NAMED ? " …" : ""}: refused or failed creations lately, and chosen only when nothing else fits.`,
+    link: avoided.length === 1 ? linkTo(["nodes", avoided[0]]) : undefined }];
+}
+
+/** @param {[string, unknown][]} refused */
+function commonest(refused) {
+  return refused.reduce((most, each) => (Number(each[1]) > Number(most[1]) ? each : most))[0];
+}
+
 /** For how long the oldest reservation has been pending; null when none is. @param {any} summary */
 export function pendingForMs({ oldest_pending_ms: sinceMs, now_ms: nowMs }) {
   return sinceMs === null ? null : nowMs - sinceMs;
@@ -79,7 +92,7 @@ function ofRequests(summary) {
   const found = [];
   const refused = Object.entries(summary.rates.refused).filter(([, perSecond]) => Number(perSecond) > 0);
   if (refused.length) found.push({ key: "refused", tone: "bad", title: `Refusing ${rate(refused.reduce((sum, [, each]) => sum + Number(each), 0))}`,
-    reason: refused.map(([reason, each]) => `${saidReason(reason)}: ${rate(Number(each))}`).join("; ") });
+    reason: refused.map(([reason, each]) => `${saidReason(reason)}: ${rate(Number(each))}`).join("; "), link: linkTo(["decisions"], { reason: commonest(refused) }) });
   const oldestMs = pendingForMs(summary) ?? 0;
   if (oldestMs > OLD_PENDING_MS) found.push({ key: "oldest", tone: "watch", title: `A reservation is pending for ${duration(oldestMs)}`,
     reason: "Its caller has neither confirmed nor cancelled it; it holds capacity until its deadline.", link: linkTo(["reservations"], { state: "pending" }) });

@@ -8,6 +8,8 @@ import { currentKey, isKept, useKey } from "./key.js";
 import { problemNotice } from "./parts/notice.js";
 import { Repeat } from "./repeat.js";
 import { Problem, read } from "./scheduler.js";
+import { audit } from "./views/audit.js";
+import { decisions } from "./views/decisions.js";
 import { groups } from "./views/groups.js";
 import { node } from "./views/node.js";
 import { nodes } from "./views/nodes.js";
@@ -28,7 +30,7 @@ import { why } from "./views/why.js";
  */
 
 /** @type {Record<string, View>} */
-const VIEWS = { "": overview, nodes, reservations, groups, why, where, settings };
+const VIEWS = { "": overview, nodes, reservations, groups, decisions, why, where, settings, audit };
 /** @type {Record<string, View>} */
 const OF_ONE = { nodes: node, reservations: reservation };
 const SUMMARY_MS = 2000;
@@ -67,8 +69,10 @@ async function readView(signal) {
     Object.assign(reading, { content, problem: null, isRead: true });
   } catch (problem) {
     if (signal.aborted) return;
-    // A form is shown beside what is wrong with what was asked.
-    Object.assign(reading, reading.view.everyMs === 0 ? { problem, content: null, isRead: true } : { problem });
+    Object.assign(reading, { problem });
+    // A form is shown beside what is wrong with what was asked; what is there no more is shown no more.
+    if (reading.view.everyMs === 0) Object.assign(reading, { content: null, isRead: true });
+    else if (problem instanceof Problem && problem.status === 404) reading.isRead = false;
   }
   const { everyMs } = reading.view;
   const pauseMs = typeof everyMs === "number" ? everyMs : everyMs(reading.content);

@@ -25,7 +25,7 @@ export function saidState(state) {
 }
 
 /** @type {Record<string, string>} */
-const REASONS = {
+export const REASONS = {
   insufficient_cpu: "not enough CPUs free",
   insufficient_memory: "not enough memory free",
   insufficient_capacity: "not enough CPUs or memory free",

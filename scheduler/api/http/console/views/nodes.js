@@ -10,7 +10,7 @@ import { read } from "../scheduler.js";
 import { count, counted } from "../units.js";
 
 const PAGE = 50;
-const FIELDS = "status,ineligible_reason,pressure,snapshot,pending,last_seen_ms";
+const FIELDS = "status,cordoned,ineligible_reason,pressure,snapshot,pending,last_seen_ms";
 /** @type {[string, string][]} */
 const STATES = [["", "any"], ["ready", "ready"], ["connecting", "connecting"], ["unhealthy", "unhealthy"], ["lingering", "draining"]];
 const COLUMNS = [

@@ -80,7 +80,7 @@ function strip(summary, history) {
   const line = (/** @type {string} */ name, /** @type {string} */ what, /** @type {(value: number) => string} */ say) => sparkline(what, history.of(name), say);
   return make("section", { "aria-label": "Now", class: "strip", key: "strip" },
     figure("Placed", rate(rates.placed), line("placed", "Placed", rate)),
-    figure("Refused", rate(refused), line("refused", "Refused", rate)),
+    figure("Refused", rate(refused), line("refused", "Refused", rate), linkTo(["decisions"])),
     figure("Pending", count(reservations.pending ?? 0), line("pending", "Pending reservations", count), linkTo(["reservations"], { state: "pending" })),
     figure("CPUs in use", percent(part(summary, "cpu_count")), line("cpu", "CPUs in use", percent)),
     figure("Memory in use", percent(part(summary, "memory_bytes")), line("memory", "Memory in use", percent)),
