@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from scheduler.domain.limits import ID_BYTES_MAX
 
@@ -19,6 +20,8 @@ def trim(text: str) -> str:
 # Half of a surrogate pair cannot be written as UTF-8, so a key cannot contain it.
 _UNFIT_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_ID = re.compile(rf"[!-~]{{1,{ID_BYTES_MAX}}}")
+
+_PLAIN_IDS = re.compile(rf"(?:[!-~]{{1,{ID_BYTES_MAX}}}\n)*")
 
 ID_FORM = f"1 to {ID_BYTES_MAX} bytes of text without control characters"
 
@@ -38,6 +41,12 @@ def clean_id(text: str, most_bytes: int = ID_BYTES_MAX) -> str | None:
     if not trimmed or has_unfit_character(text) or len(trimmed.encode()) > most_bytes:
         return None
     return trimmed
+
+
+def are_plain_ids(texts: Sequence[str]) -> bool:
+    """Whether all are valid ids that need no trimming, asked of all at once. False: each must be looked at."""
+    lines = "\n".join((*texts, ""))
+    return lines.count("\n") == len(texts) and _PLAIN_IDS.fullmatch(lines) is not None
 
 
 def cut(text: str, most_bytes: int) -> str:

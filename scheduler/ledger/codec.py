@@ -320,10 +320,8 @@ def heartbeat_details(heartbeat: Heartbeat) -> list[str | bytes]:
 
 def roster_digest(sandbox_ids: Sequence[str]) -> str:
     """Equal for equal sets of ids; never empty, because "" means that a report has no roster."""
-    digest = blake2b(digest_size=16)
-    for sandbox_id in sorted(sandbox_ids):
-        name = sandbox_id.encode()
-        digest.update(len(name).to_bytes(4, "big") + name)
+    # No id contains the character between them, so no two sets give the same text.
+    digest = blake2b("\0".join(sorted(sandbox_ids)).encode(), digest_size=16)
     return f"{len(sandbox_ids)}:{digest.hexdigest()}"
 
 

@@ -76,7 +76,10 @@ def clean_optional_id(field: str, value: str) -> str:
 def clean_roster(sandbox_ids: Iterable[str]) -> tuple[str, ...]:
     """The trimmed roster in its order, without duplicates. Drops invalid sandbox ids and keeps the rest, because
     those sandboxes run."""
-    kept = dict.fromkeys(text.clean_id(value) for value in sandbox_ids)
+    given = tuple(sandbox_ids)
+    if text.are_plain_ids(given):
+        return given if len(set(given)) == len(given) else tuple(dict.fromkeys(given))
+    kept = dict.fromkeys(text.clean_id(value) for value in given)
     kept.pop(None, None)
     return tuple(kept)  # type: ignore[arg-type]  # None is gone
 

@@ -11,7 +11,7 @@ from scheduler.domain.sandbox import SandboxEvent
 from scheduler.errors import NodeNotListed
 from scheduler.ledger.node_pages import SORTS
 from scheduler.observability.call_log import CallLog
-from scheduler.observability.logging import get_logger
+from scheduler.observability.logging import get_logger, writes_debug
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_endpoint, clean_id, clean_labels, clean_optional_id, refuse, required
 from scheduler.service.reports import clean_events, clean_heartbeat
@@ -100,7 +100,8 @@ class NodeService:
                     template = await self._cpu_configs.after_heartbeat(
                         heartbeat, result.generation, due=result.template_due
                     )
-                    result = replace(result, cpu_config_json=template)
+                    if template:
+                        result = replace(result, cpu_config_json=template)
         except NodeNotListed:
             self._calls.warning(log, "heartbeat of a node that is not listed", node_id=heartbeat.node_id)
             raise
@@ -121,7 +122,7 @@ class NodeService:
             )
         if result.stale:
             self._calls.info(log, "stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
-        else:
+        elif writes_debug():
             log.debug("heartbeat", node_id=heartbeat.node_id, generation=result.generation)
         return result
 

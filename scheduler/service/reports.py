@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from scheduler.domain import text
 from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, TEXT_BYTES_MAX, UINT32_MAX
@@ -50,6 +51,7 @@ _SNAPSHOT_MOST = {
 }
 
 SNAPSHOT_FIGURES = tuple(_SNAPSHOT_MOST)
+_figures_of = attrgetter(*SNAPSHOT_FIGURES)
 
 
 def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
@@ -100,9 +102,20 @@ def check_snapshot(snapshot: NodeSnapshot) -> None:
         byte_count("snapshot.disks.total_bytes", disk.total_bytes)
 
 
+def _is_within(figure: int, most: int) -> bool:
+    return 0 <= figure <= most
+
+
 def held_to_bounds(snapshot: NodeSnapshot) -> NodeSnapshot:
     """The snapshot with every figure clamped to its bounds, for callers that cannot handle a refusal."""
-    figures = {field: min(max(getattr(snapshot, field), 0), most) for field, most in _SNAPSHOT_MOST.items()}
+    found = _figures_of(snapshot)
+    if not snapshot.disks and all(map(_is_within, found, _SNAPSHOT_MOST.values())):
+        both = snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes
+        if both <= SAFE_INTEGER_MAX:
+            return snapshot  # nearly always, and copying it costs more than looking
+    figures = {
+        field: min(max(figure, 0), most) for (field, most), figure in zip(_SNAPSHOT_MOST.items(), found, strict=True)
+    }
     allowed = SAFE_INTEGER_MAX - figures["allocated_memory_bytes"]
     figures["paused_allocated_memory_bytes"] = min(figures["paused_allocated_memory_bytes"], allowed)
     disks = tuple(
