@@ -16,9 +16,11 @@ from scheduler.observability.call_log import CallLog
 from scheduler.observability.metrics import Metrics
 from scheduler.service.artifacts import ArtifactService
 from scheduler.service.bindings import BindingService
+from scheduler.service.decisions import DecisionService
 from scheduler.service.nodes import NodeService
 from scheduler.service.placement import PlacementService
 from scheduler.service.reservations import ReservationService
+from tests.support.embedded import unopened_ledger
 
 
 class Scripted:
@@ -86,7 +88,7 @@ def over_scripted_ledger(nouns: SimpleNamespace) -> Any:
     """Real services, so that what they clean is cleaned; what they ask is what a test scripts."""
     metrics, calls = Metrics(), CallLog(0)
     return SimpleNamespace(
-        placement=PlacementService(nouns.placement, metrics, calls),
+        placement=PlacementService(nouns.placement, metrics, calls, DecisionService(unopened_ledger().journals)),
         nodes=NodeService(nouns.nodes, metrics, nouns.cpu_configs, calls),
         reservations=ReservationService(nouns.reservations, metrics, calls),
         bindings=BindingService(nouns.bindings, metrics, calls),
