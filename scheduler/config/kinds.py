@@ -121,15 +121,19 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def choice(names: type[E], aliases: Mapping[str, E] | None = None) -> Kind[E]:
-    """One of the names, trimmed and in any case; `aliases` are accepted but not advertised."""
+    """One of the names, trimmed and in any case; `aliases`, and further spellings that the enum itself knows, are
+    accepted but not advertised."""
     allowed = "one of " + ", ".join(member.value for member in names)
-    known = {member.value: member for member in names} | dict(aliases or {})
+    known = dict(aliases or {})
 
     def read(raw: object) -> E:
-        member = known.get(raw.strip().lower()) if isinstance(raw, str) else None
-        if member is None:
+        if not isinstance(raw, str):
             raise Unacceptable(allowed)
-        return member
+        name = raw.strip().lower()
+        try:
+            return known.get(name) or names(name)
+        except ValueError:
+            raise Unacceptable(allowed) from None
 
     return Kind(allowed, read, show=lambda member: member.value)
 

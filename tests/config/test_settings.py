@@ -72,7 +72,7 @@ def test_an_unknown_strategy_is_refused_with_what_is_allowed() -> None:
         {
             "field": "strategy",
             "found": "fastest",
-            "allowed": "one of round_robin, random, least_loaded, grouped_round_robin",
+            "allowed": "one of " + ", ".join(Strategy),
         }
     ]
 

@@ -48,7 +48,16 @@ _PLAIN = (
     "templates_learn",
     "self_registration",
 )
-_CONFIG_KEYS = {*_PLAIN, "strategy", "admission", "limits", "overcommit", "grouped_round_robin", "node_resource_limit"}
+_CONFIG_KEYS = {
+    *_PLAIN,
+    "strategy",
+    "admission",
+    "limits",
+    "fill_to",
+    "overcommit",
+    "grouped_round_robin",
+    "node_resource_limit",
+}
 
 
 def case_settings(area: str, name: str, config: Mapping[str, Any]) -> LedgerSettings:
@@ -64,6 +73,7 @@ def case_settings(area: str, name: str, config: Mapping[str, Any]) -> LedgerSett
         values["limits"] = Limits(config["limits"])
     for dimension, factor in config.get("overcommit", {}).items():
         values[f"overcommit_{dimension}"] = None if factor == "unlimited" else round(factor * 1000)
+    values["fill_to"] = round(config.get("fill_to", 0) * 1000)
     groups = dict(config.get("grouped_round_robin", {}))
     if "group_placement" in groups:
         groups["group_placement"] = GroupPlacement(groups["group_placement"])

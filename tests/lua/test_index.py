@@ -35,6 +35,7 @@ from tests.support import index_oracle as oracle
 from tests.support.backends import PATIENCE, Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.index_oracle import Demand, Row
+from tests.support.model.choosing import ranked_to
 from tests.support.recount import assert_ledger_is_sound
 from tests.support.servers import RedisServer
 
@@ -236,7 +237,7 @@ class Example:
     def judge_filling(self, among: list[Row], demand: Demand, chosen: Row) -> bool:
         """Whether nodes are filled here one after the other, and some stay within their share."""
         settings = self.fleet.settings
-        share = settings.fill_to / 1000 if settings.strategy is Strategy.LEAST_LOADED else 0.0
+        share = ranked_to(settings)
         filled = oracle.fullest(among, demand, share) if share else []
         if not filled:
             return False

@@ -133,8 +133,8 @@ class Chooser:
 
     @property
     def admits(self) -> bool:
-        """Whether capacity excludes: always under least_loaded, elsewhere when admission says so."""
-        always = self.settings.admission is Admission.ALWAYS or self.settings.strategy is Strategy.LEAST_LOADED
+        """Whether capacity excludes: always where load ranks, elsewhere when admission says so."""
+        always = self.settings.admission is Admission.ALWAYS or ranked_to(self.settings) is not None
         return self.wanted.creation and always
 
     def _shortage(self, node_id: str) -> str | None:
@@ -153,9 +153,9 @@ class Chooser:
 
     def _by_strategy(self, request: ScheduleRequest) -> Choice:
         strategy = self.settings.strategy
-        if strategy is Strategy.LEAST_LOADED:
+        if (share := ranked_to(self.settings)) is not None:
             cursor = "ties" if self.wanted.creation else "ordinary_ties"
-            filled = self._fullest(self.settings.fill_to / 1000, cursor) if self.settings.fill_to else None
+            filled = self._fullest(share, cursor) if share else None
             return Choice(filled or self._least_loaded(cursor), moves=cursor)
         if strategy is Strategy.RANDOM:
             fitting = [node_id for node_id in self.candidates if self._fits(node_id)]
@@ -251,6 +251,12 @@ class Chooser:
             else:
                 reasons["not_ready" if name == "connecting" else name] += 1
         return reasons
+
+
+def ranked_to(settings: LedgerSettings) -> float | None:
+    """To which share of its capacity a node is filled before another is begun, where nodes are ranked by load."""
+    shares = {Strategy.LEAST_LOADED: settings.fill_to / 1000}
+    return shares.get(settings.strategy)
 
 
 def used_up(group: ModelGroup, settings: LedgerSettings) -> bool:
