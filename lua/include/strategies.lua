@@ -15,6 +15,8 @@ local function strategy_traits(name, per_mille)
   } or name == 'least_loaded' and {
     by = 'rank', candidates = 'any', admits = true, fill_to = (per_mille or 0) / 1000, cursor = 'ties',
     other_cursor = 'ordinary_ties', opens_groups = 'ties',
+  } or name == 'most_loaded' and {
+    by = 'rank', candidates = 'any', admits = true, fill_to = 1, cursor = 'ties', other_cursor = 'ordinary_ties',
   } or name == 'grouped_round_robin' and {
     by = 'group', candidates = 'ready', cursor = 'fallback', other_cursor = 'fallback',
   } or nil

@@ -17,6 +17,12 @@ class Strategy(StrEnum):
     RANDOM = "random"
     LEAST_LOADED = "least_loaded"
     GROUPED_ROUND_ROBIN = "grouped_round_robin"
+    MOST_LOADED = "most_loaded"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Strategy | None:
+        """Other spellings, on input."""
+        return cls.MOST_LOADED if value == "binpack" else None
 
     @property
     def forms_groups(self) -> bool:
@@ -26,7 +32,7 @@ class Strategy(StrEnum):
     @property
     def admits(self) -> bool:
         """Capacity keeps nodes out without `admission` having to say so."""
-        return self is Strategy.LEAST_LOADED
+        return self in {Strategy.LEAST_LOADED, Strategy.MOST_LOADED}
 
 
 class HintKind(StrEnum):

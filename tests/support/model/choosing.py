@@ -255,7 +255,7 @@ class Chooser:
 
 def ranked_to(settings: LedgerSettings) -> float | None:
     """To which share of its capacity a node is filled before another is begun, where nodes are ranked by load."""
-    shares = {Strategy.LEAST_LOADED: settings.fill_to / 1000}
+    shares = {Strategy.LEAST_LOADED: settings.fill_to / 1000, Strategy.MOST_LOADED: 1.0}
     return shares.get(settings.strategy)
 
 
