@@ -98,6 +98,7 @@ class Driver(Protocol):
         """The node id."""
 
     async def unregister(self, node_id: str, instance: str) -> None: ...
+    async def cordon(self, node_id: str, instance: str, cordoned: bool) -> None: ...
     async def get_node(self, node_id: str, cluster_id: str) -> ObservedView:
         """Refused(not_found) for a node that never reported, or in another cluster."""
 

@@ -104,6 +104,12 @@ class Runner:
     async def op_unregister(self, step: Step) -> None:
         await self.driver.unregister(step["node"], step["instance"])
 
+    async def op_cordon(self, step: Step) -> None:
+        await self.driver.cordon(step["node"], step.get("instance", f"svc-{step['node']}"), True)
+
+    async def op_uncordon(self, step: Step) -> None:
+        await self.driver.cordon(step["node"], step.get("instance", f"svc-{step['node']}"), False)
+
     async def op_put_template(self, step: Step) -> None:
         await self.driver.put_template(step["template_id"], step.get("cpu", 0), step.get("memory_mb", 0))
 

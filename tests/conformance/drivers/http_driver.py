@@ -144,6 +144,10 @@ class HttpDriver(ServicesDriver):
         path = f"/v1/nodes/{quote(node_id, safe='')}"
         await self._call("DELETE", path, conflict="failed_precondition", service_instance_id=instance)
 
+    async def cordon(self, node_id: str, instance: str, cordoned: bool) -> None:
+        path = f"/v1/nodes/{quote(node_id, safe='')}/{'cordon' if cordoned else 'uncordon'}"
+        await self._call("POST", path, {"service_instance_id": instance}, conflict="failed_precondition")
+
     async def get_node(self, node_id: str, cluster_id: str) -> ObservedView:
         node = await self._node(node_id)
         if node["last_seen_ms"] is None or cluster_id not in {"", node["cluster_id"]}:

@@ -171,6 +171,10 @@ class ServicesDriver:
         with refusals():
             await self.services.nodes.unregister(node_id, instance)
 
+    async def cordon(self, node_id: str, instance: str, cordoned: bool) -> None:
+        with refusals():
+            await self.services.nodes.cordon(node_id, instance, cordoned=cordoned)
+
     async def get_node(self, node_id: str, cluster_id: str) -> ObservedView:
         with refusals():
             node = await self.services.nodes.get(node_id)
