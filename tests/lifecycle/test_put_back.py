@@ -15,6 +15,7 @@ from scheduler.domain.sandbox import Binding
 from scheduler.domain.settings import GroupSettings, LedgerSettings
 from scheduler.errors import Conflict, NoNodes, NotFound, NotRebuilt, PuttingBack, SchedulerError
 from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.node_list import ListedNode
 from scheduler.ledger.settings import Loss
 from scheduler.service import build_services
 from tests.conftest import OpenLedger
@@ -24,7 +25,7 @@ from tests.support.half_way import Stop, stopped
 from tests.support.recount import assert_ledger_is_sound
 
 LEASE_MS = 10_000
-NODES = {"a": ("http://a:8000", DiscoveryState.ACTIVE)}
+NODES = {"a": ListedNode("http://a:8000", DiscoveryState.ACTIVE)}
 SETTINGS = LedgerSettings(strategy=Strategy.LEAST_LOADED)
 GROUPED = LedgerSettings(strategy=Strategy.GROUPED_ROUND_ROBIN, groups=GroupSettings(max_sandbox_count=3))
 
