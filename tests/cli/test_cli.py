@@ -17,6 +17,7 @@ from scheduler import __version__, cli
 from scheduler.config import Configuration
 from scheduler.config.keys import KEYS
 from scheduler.connection.scripts import ScriptLibrary
+from scheduler.domain.placement import Strategy
 from scheduler.errors import StoreUnavailable
 from tests.docs.test_commands import check_own_command, own_commands
 from tests.support.servers import free_port
@@ -107,8 +108,7 @@ def test_any_key_can_be_set(served: list[Configuration]) -> None:
 def test_a_configuration_fault_ends_with_two_and_says_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("serve", "--strategy", "fastest") == 2
     assert capsys.readouterr().err == (
-        "agentenv-scheduler: configuration: strategy: found 'fastest' (option); "
-        "must be one of round_robin, random, least_loaded, grouped_round_robin\n"
+        f"agentenv-scheduler: configuration: strategy: found 'fastest' (option); must be one of {', '.join(Strategy)}\n"
     )
 
 
@@ -290,5 +290,5 @@ def test_help_of_serve_tells_choices_defaults_and_variables(capsys: pytest.Captu
     for key in KEYS.values():
         if key.option:
             assert f"env: {', '.join(key.environment)}" in told
-    assert "round_robin|random|least_loaded|grouped_round_robin" in told
+    assert "|".join(Strategy) in told
     assert "default: 127.0.0.1; env: SCHEDULER_HTTP_HOST" in told
