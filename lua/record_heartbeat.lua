@@ -18,22 +18,24 @@
 -- ARGV[12]: status  ready | connecting | unhealthy | lingering, as reported
 -- ARGV[13]: labels  as the node reports them, name=value;name=value by name; '' when none
 -- ARGV[14]: resources  further ones as the node reports them, name=total:allocated;…; '' when none
--- ARGV[15]: details_count  how many of the values from ARGV[30] on are details
--- ARGV[16]: cpu_count
--- ARGV[17]: memory_total_bytes
--- ARGV[18]: allocated_cpu
--- ARGV[19]: allocated_memory_bytes
--- ARGV[20]: paused_allocated_cpu
--- ARGV[21]: paused_allocated_memory_bytes
--- ARGV[22]: cpu_percent
--- ARGV[23]: memory_used_bytes
--- ARGV[24]: sandbox_count
--- ARGV[25]: sandbox_starting_count
--- ARGV[26]: paused_sandbox_count
--- ARGV[27]: create_successes
--- ARGV[28]: create_fails
--- ARGV[29]: reported_at_unix_ms  0: take the server's time
--- ARGV[30..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
+-- ARGV[15]: details_count  how many of the values from ARGV[31] on are details
+-- ARGV[16]: stable_digest  of the status, the figures that seldom change and the details; while it is the same they are
+--           not written again
+-- ARGV[17]: cpu_count
+-- ARGV[18]: memory_total_bytes
+-- ARGV[19]: allocated_cpu
+-- ARGV[20]: allocated_memory_bytes
+-- ARGV[21]: paused_allocated_cpu
+-- ARGV[22]: paused_allocated_memory_bytes
+-- ARGV[23]: cpu_percent
+-- ARGV[24]: memory_used_bytes
+-- ARGV[25]: sandbox_count
+-- ARGV[26]: sandbox_starting_count
+-- ARGV[27]: paused_sandbox_count
+-- ARGV[28]: create_successes
+-- ARGV[29]: create_fails
+-- ARGV[30]: reported_at_unix_ms  0: take the server's time
+-- ARGV[31..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
 -- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0),
 --        unlabelled (1|0: it stays without labels, because there are too many label sets), {changes of reservations},
 --        contested id, …}
@@ -45,15 +47,23 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
+-- @include "include/limit_names"
+-- The settings that every script reads, and after them the limits.
+local stored
+do
+  local asked = { unpack(SETTINGS) }
+  for index = 1, #LIMITS do asked[#SETTINGS + index] = LIMITS[index] end
+  stored = redis.call('HMGET', KEYS[1], unpack(asked))
+end
+local settings, refused = read_settings(stored)
+if refused then return refused end
+local now = open_clock(ARGV[1])
+-- @include "include/straight_report"
 -- @include "include/observe"
 -- @include "include/install"
 -- @include "include/entered"
-local RECOUNTED_MAX = 256
 
-local settings, refused = read_settings()
-if refused then return refused end
 read_binding_settings(settings)
-local now = open_clock(ARGV[1])
 if settings.gated_until_ms then
   -- @include "include/rebuilding"
   local gated = not_rebuilt(settings.gated_until_ms, now)
@@ -106,15 +116,15 @@ if not listed_already and not register() then return { 'again', 'absence' } end
 -- Decide: what this report says, and what has grown since the last one.
 local details = tonumber(ARGV[15])
 local figures = {}
-for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[15 + index]) end
+for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[16 + index]) end
 if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
 local restarted = known.last_seen_ms ~= nil
   and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
 local first = known.last_seen_ms == nil or restarted
 local added, removed = {}, {}
 if tells_roster and not unchanged and stage == 'whole' then
-  local last_added = 29 + details + tonumber(ARGV[9])
-  for index = 30 + details, #ARGV do
+  local last_added = 30 + details + tonumber(ARGV[9])
+  for index = 31 + details, #ARGV do
     local part = index <= last_added and added or removed
     part[#part + 1] = ARGV[index]
   end
@@ -169,6 +179,7 @@ end
 local unlabelled = false
 -- The node's row and hash, once everything that the report settles has been settled.
 local function write_report()
+  local RECOUNTED_MAX = 256
   local row = new_row(node_id)
   local discovery = known.discovery == 'lingering' and 'lingering' or 'active'
   figures.lowered_cpu, figures.lowered_memory = lowered_by(account)
@@ -212,7 +223,7 @@ local function write_report()
   local kept_sequence = sequence == '' and same_instance and known.sequence or sequence
   local fields = {
     'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
-    'status', status, 'over_limit', over_limit or '', 'sequence', kept_sequence,
+    'status', status, 'over_limit', over_limit or '', 'sequence', kept_sequence, 'stable', ARGV[16],
   }
   if cordoned then fields[#fields + 1], fields[#fields + 2] = 'told_status', ARGV[12] end
   if not same_instance then fields[#fields + 1], fields[#fields + 2] = 'instances', select(2, processes()) end
@@ -222,7 +233,7 @@ local function write_report()
     fields[#fields + 1], fields[#fields + 2] = 'reports', told
   end
   for _, name in ipairs(FIGURES) do fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name]) end
-  for index = 30, 29 + details do fields[#fields + 1] = ARGV[index] end
+  for index = 31, 30 + details do fields[#fields + 1] = ARGV[index] end
   if tells_roster and not unchanged and not sliced and not contested[1] then
     fields[#fields + 1], fields[#fields + 2] = 'roster_digest', digest
   end
@@ -240,11 +251,10 @@ redis.call('ZADD', key('seen'), integer(now), node_id)
 redis.call('ZREM', key('silent'), node_id)
 redis.call('ZREM', key('forgotten'), node_id)
 close_clock(now)
-local function template_due()
+return (function()
   -- @include "include/cpu_configs"
-  return cpu_config_due(node_id, now)
-end
-return {
-  'accepted', integer(generation), sliced and '1' or '0', edits, template_due() and '1' or '0',
-  more and '1' or '0', unlabelled and '1' or '0', told_changes(), unpack(contested),
-}
+  return {
+    'accepted', integer(generation), sliced and '1' or '0', edits, cpu_config_due(node_id, now) and '1' or '0',
+    more and '1' or '0', unlabelled and '1' or '0', told_changes(), unpack(contested),
+  }
+end)()

@@ -1,50 +1,18 @@
 -- @include "include/bindings"
+-- @include "include/report_times"
 -- What a report proves of sandboxes that it does not list, although somebody told of them.
 -- One report proves nothing: it may have been sampled before the sandbox began. Two do, received after the
 -- telling and at least half the node's report interval apart; or one that was sampled after an answer given
 -- after the telling (`acknowledged_generation`).
-local learned_interval, parse_reports, format_reports, drop_absent, undo_deletes, judge_absence
+local drop_absent, undo_deletes, judge_absence
 do
-  local REPORTS_KEPT = 8
-  local INTERVAL_LEAST_MS = 1000
   local ABSENT_SLICE = 100
-
-  -- The node's usual time between two reports, with the newest one in it.
-  function learned_interval(interval_ms, gap_ms)
-    if not interval_ms then return math.max(INTERVAL_LEAST_MS, gap_ms) end
-    return math.max(INTERVAL_LEAST_MS, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
-  end
-
-  -- 'generation:received_at_ms,…' of this instance's last reports with a roster, oldest first.
-  function parse_reports(text)
-    local reports = {}
-    for generation, at_ms in string.gmatch(text or '', '(%d+):(%d+)') do
-      reports[#reports + 1] = { generation = tonumber(generation), at_ms = tonumber(at_ms) }
-    end
-    return reports
-  end
-
-  -- With a report more. Of a burst the ones in between are left out, so that it does not push out the old ones.
-  function format_reports(reports, generation, now)
-    reports[#reports + 1] = { generation = generation, at_ms = now }
-    if #reports > REPORTS_KEPT then
-      local closest, least = 2, math.huge
-      for index = 2, #reports - 1 do
-        local gap = reports[index].at_ms - reports[index - 1].at_ms
-        if gap < least then closest, least = index, gap end
-      end
-      table.remove(reports, least < INTERVAL_LEAST_MS and closest or 1)
-    end
-    local parts = {}
-    for index, report in ipairs(reports) do parts[index] = integer(report.generation) .. ':' .. integer(report.at_ms) end
-    return table.concat(parts, ',')
-  end
 
   -- What was told before this (a sequence) and the report of `generation` does not list is gone. Nil: nothing is.
   local function proven_before(reports, interval_ms, generation, now)
     local proven
     for _, report in ipairs(reports) do
-      if report.generation < generation and 2 * (now - report.at_ms) >= (interval_ms or INTERVAL_LEAST_MS) then proven = report.generation end
+      if report.generation < generation and 2 * (now - report.at_ms) >= (interval_ms or REPORT_TIMES.interval_least_ms) then proven = report.generation end
     end
     return proven
   end

@@ -3,11 +3,7 @@
 -- @include "include/strategies"
 -- @include "include/limits"
 -- From a node's figures to its row: effective capacities, loads, and the pool it belongs to.
-local FIGURES = {
-  'cpu_count', 'memory_total_bytes', 'allocated_cpu', 'allocated_memory_bytes', 'paused_allocated_cpu',
-  'paused_allocated_memory_bytes', 'cpu_percent', 'memory_used_bytes', 'sandbox_count',
-  'sandbox_starting_count', 'paused_sandbox_count', 'create_successes', 'create_fails', 'reported_at_unix_ms',
-}
+-- @include "include/figure_names"
 
 -- floor(advertised × per-mille), -1 when nothing is advertised. Exact beyond 2^53 / 1000.
 local function effective_capacity(advertised, per_mille)

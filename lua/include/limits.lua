@@ -2,11 +2,7 @@
 -- node_resource_limit: nine checks, each "strictly above" its limit. Ratios truncate to whole percent
 -- and are skipped where the capacity is not known. A creation is held to those that count or sum with what is
 -- pending and with itself: set_bounds writes into the row what that leaves.
-local LIMITS = {
-  'max_sandbox_count', 'max_sandbox_starting_count', 'max_cpu_used_percent', 'max_cpu_allocated_percent',
-  'max_memory_used_percent', 'max_memory_allocated_percent', 'max_sandbox_count_including_paused',
-  'max_allocated_cpu_including_paused', 'max_allocated_memory_bytes_including_paused',
-}
+-- @include "include/limit_names"
 
 -- floor(part * 100 / whole), exact although part * 100 may pass 2^53.
 local function percent(part, whole)

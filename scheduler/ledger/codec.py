@@ -49,6 +49,9 @@ FIGURES = (
 )
 """Numbers of a snapshot, in the order the scripts take them (lua/include/observe)."""
 
+# Of these, what differs in nearly every report.
+_VOLATILE = tuple(FIGURES.index(name) for name in ("cpu_percent", "memory_used_bytes", "reported_at_unix_ms"))
+
 GROUP_KEY_BYTES_MAX = 1024
 _LATER_MEMBERS = ("require",)
 
@@ -316,6 +319,14 @@ def heartbeat_details(heartbeat: Heartbeat) -> list[str | bytes]:
     config = about.pop("cpu_config_json")
     details += ["machine_info", msgpack.packb(about)]
     return [*details, "cpu_config_json", config] if config else details
+
+
+def stable_digest(status: str, figures: Sequence[int], details: Sequence[str | bytes]) -> str:
+    """Equal while a node reports the same but for what differs in nearly every report."""
+    stable = list(figures)
+    for place in _VOLATILE:
+        stable[place] = 0
+    return blake2b(msgpack.packb([status, stable, details]), digest_size=8).hexdigest()
 
 
 def roster_digest(sandbox_ids: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
     acknowledged = heartbeat.acknowledged_generation
     snapshot = heartbeat.snapshot or NodeSnapshot()
     details = codec.heartbeat_details(heartbeat)
+    figures = [getattr(snapshot, name) for name in codec.FIGURES]
     return [
         heartbeat.node_id,
         heartbeat.service_instance_id,
@@ -39,7 +40,8 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
         labels.written(heartbeat.labels),
         "",
         len(details),
-        *(getattr(snapshot, name) for name in codec.FIGURES),
+        codec.stable_digest(snapshot.status.value, figures, details),
+        *figures,
         *details,
         *(change.added if stage == "whole" else ()),
         *(change.removed if stage == "whole" else ()),

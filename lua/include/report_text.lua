@@ -1,0 +1,15 @@
+-- @include "include/report_times"
+-- Adds a report to the field `reports` (include/report_times), without making a table of it where the oldest one is to be left
+-- out.
+local function format_report(text, generation, now)
+  local count, before, least = 0, nil, math.huge
+  for at_ms in string.gmatch(text, ':(%d+)') do
+    if before and at_ms - before < least then least = at_ms - before end
+    count, before = count + 1, at_ms
+  end
+  if count > REPORT_TIMES.kept or (count == REPORT_TIMES.kept and least < REPORT_TIMES.interval_least_ms) then
+    return format_reports(parse_reports(text), generation, now)
+  end
+  if count == REPORT_TIMES.kept then text = string.match(text, ',(.*)$') end
+  return string.format('%s%s%d:%d', text, text == '' and '' or ',', generation, now)
+end

@@ -1,0 +1,200 @@
+"""The straight line of record_heartbeat does what the rest of the script does, and the usual report takes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler.connection.scripts import ScriptLibrary, find_folder
+from scheduler.domain.node import Heartbeat, HeartbeatResult, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
+from scheduler.errors import SchedulerError
+from scheduler.ledger.ledger import Ledger
+from tests.conftest import OpenLedger
+from tests.support.backends import Backend
+from tests.support.clock import VirtualClock
+from tests.upgrade.old_ledger import contents
+
+GIB = 2**30
+NODES = ("a", "b", "c")
+SETTINGS = LedgerSettings(strategy=Strategy.LEAST_LOADED)
+STEPS = 50
+SEED = int(os.environ.get("SCHEDULER_TEST_SEED", "0"))
+
+
+def scripts_with(folder: Path, **changed: str) -> ScriptLibrary:
+    """The product's scripts, some files of them replaced."""
+    shutil.copytree(find_folder(), folder)
+    for name, text in changed.items():
+        (folder / f"{name.replace('__', '/')}.lua").write_text(text, encoding="utf-8")
+    return ScriptLibrary(folder)
+
+
+@pytest.fixture
+def without_line(tmp_path: Path) -> ScriptLibrary:
+    return scripts_with(tmp_path / "lua", include__straight_report="-- Left out.\n")
+
+
+@pytest.fixture
+def line_alone(tmp_path: Path) -> ScriptLibrary:
+    whole = (find_folder() / "record_heartbeat.lua").read_text(encoding="utf-8")
+    head, line, _ = whole.partition('-- @include "include/straight_report"\n')
+    return scripts_with(
+        tmp_path / "lua", record_heartbeat=f"{head}{line}return redis.error_reply('LEDGER left the line')\n"
+    )
+
+
+class Nodes:
+    """What the nodes of one example report, and what else happens to them; everything follows from the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.reports = {
+            name: Heartbeat(name, f"{name}-1", sequence=1, snapshot=NodeSnapshot(NodeStatus.READY, 16, 64 * GIB))
+            for name in NODES
+        }
+        self.keys = 0
+        self.open: list[str] = []
+
+    def next_report(self) -> Heartbeat:
+        chance, name = self.random.random, self.random.choice(NODES)
+        before = self.reports[name]
+        snapshot = before.snapshot
+        assert snapshot is not None
+        if chance() < 0.4:
+            grown = self.random.randint(0, 2)
+            snapshot = replace(
+                snapshot,
+                allocated_cpu=self.random.randint(0, 12),
+                allocated_memory_bytes=self.random.randint(0, 48) * GIB,
+                sandbox_starting_count=self.random.randint(0, 2),
+                sandbox_count=self.random.randint(0, 3),
+                paused_sandbox_count=int(chance() < 0.1),
+                create_successes=snapshot.create_successes + grown,
+                create_fails=snapshot.create_fails + int(chance() < 0.1),
+                cpu_percent=self.random.randint(0, 100),
+            )
+        if chance() < 0.05:
+            snapshot = replace(
+                snapshot, status=self.random.choice(list(NodeStatus)), cpu_count=self.random.choice((0, 16, 32))
+            )
+        report = replace(before, sequence=None if chance() < 0.1 else (before.sequence or 0) + 1, snapshot=snapshot)
+        if chance() < 0.3:
+            ids = [f"{name}-{number}" for number in range(4)]
+            report = replace(report, sandbox_ids=self.random.choice((None, (), tuple(self.random.sample(ids, 2)))))
+        if chance() < 0.08:
+            report = replace(report, labels=self.random.choice(({}, {"zone": "a"})))
+        if chance() < 0.04:
+            report = replace(report, service_instance_id=f"{name}-{self.random.randint(1, 9)}", sequence=1)
+        if report.sequence is None:
+            self.reports[name] = replace(report, sequence=before.sequence)
+        else:
+            self.reports[name] = report
+        late = chance() < 0.05
+        return replace(report, sequence=(report.sequence or 1) - 1, hung_up=late) if late else report
+
+    def next_request(self) -> ScheduleRequest:
+        self.keys += 1
+        lifecycle = self.random.choice(list(Lifecycle))
+        hint = Hint(HintKind.COLD_SANDBOX, self.random.randint(1, 4), 1024)
+        return ScheduleRequest(hint, lifecycle, idempotency_key=f"k{self.keys}", reservation_ttl_ms=20_000)
+
+
+async def outcome_of(ledger: Ledger, step: Any) -> Any:
+    try:
+        result = await step(ledger)
+    except SchedulerError as error:
+        return error.code, error.detail
+    return result
+
+
+def next_step(nodes: Nodes) -> Any:
+    chance = nodes.random.random()
+    if chance < 0.75 or not nodes.open:
+        report = nodes.next_report()
+        return lambda ledger: ledger.nodes.heartbeat(report)
+    if chance < 0.85:
+        request = nodes.next_request()
+        return lambda ledger: ledger.placements.schedule(request)
+    reservation_id, sandbox_id = (
+        nodes.random.choice(nodes.open),
+        f"{nodes.random.choice(NODES)}-{nodes.random.randint(0, 3)}",
+    )
+    if chance < 0.92:
+        return lambda ledger: ledger.reservations.confirm(reservation_id, sandbox_id)
+    node_id = sandbox_id[0]
+    event = SandboxEvent(sandbox_id, nodes.random.choice(list(SandboxEventType)), 1, GIB)
+    return lambda ledger: ledger.nodes.record_events(node_id, nodes.reports[node_id].service_instance_id, [event])
+
+
+@pytest.fixture
+async def raw(backend: Backend) -> AsyncIterator[Any]:
+    client = backend.client()
+    yield client
+    await client.aclose()
+
+
+async def kept_by(ledger: Ledger, raw: Any) -> dict[str, Any]:
+    found = await contents(raw, ledger.keys)
+    return {key.partition("}")[2]: value for key, value in found.items() if not key.endswith("shared_settings")}
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 6))
+async def test_both_do_the_same_whatever_happens_in_between(
+    seed: int, open_ledger_on: OpenLedger, without_line: ScriptLibrary, clock: VirtualClock, raw: Any
+) -> None:
+    limits = NodeResourceLimit(max_sandbox_count=4) if seed % 6 == 5 else NodeResourceLimit()
+    settings = replace(SETTINGS, node_resource_limit=limits, binding_grace_ms=0 if seed % 2 else 15_000)
+    with_line, plain = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    plain.client.scripts = without_line
+    nodes = Nodes(seed)
+    for ledger in (with_line, plain):
+        ledger.runner.entropy = lambda: 7
+        await ledger.nodes.replace([NodeAddress(name, f"http://{name}:1") for name in NODES], [])
+    for number in range(STEPS):
+        clock.advance(nodes.random.choice((0, 500, 5_000, 5_000, 40_000)) if nodes.random.random() < 0.9 else 0)
+        step = next_step(nodes)
+        one, other = await outcome_of(with_line, step), await outcome_of(plain, step)
+        assert one == other, f"seed {seed}, step {number}"
+        if getattr(one, "reservation", None) is not None:
+            nodes.open.append(one.reservation.reservation_id)
+        if number % 5 == 4:
+            assert await kept_by(with_line, raw) == await kept_by(plain, raw), f"seed {seed}, step {number}"
+
+
+async def test_the_usual_report_takes_it(
+    open_ledger_on: OpenLedger, line_alone: ScriptLibrary, clock: VirtualClock
+) -> None:
+    ledger = await open_ledger_on(SETTINGS)
+    await ledger.nodes.replace([NodeAddress("a", "http://a:1")], [])
+    report = Heartbeat(
+        "a", "a-1", sequence=1, snapshot=NodeSnapshot(NodeStatus.READY, 16, 64 * GIB), sandbox_ids=("s1",)
+    )
+    await ledger.nodes.heartbeat(report)
+    ledger.client.scripts = line_alone
+    for sequence in range(2, 40):
+        clock.advance(5_000)
+        snapshot = NodeSnapshot(
+            NodeStatus.READY,
+            16,
+            64 * GIB,
+            allocated_cpu=sequence % 5,
+            sandbox_count=sequence % 3,
+            create_successes=sequence // 4,
+        )
+        told = replace(report, sequence=sequence, snapshot=snapshot, sandbox_ids=("s1",) if sequence < 20 else None)
+        result = await ledger.nodes.heartbeat(told)
+        assert isinstance(result, HeartbeatResult)
+        assert not result.stale
+    node = await ledger.nodes.get("a")
+    assert (node.snapshot.allocated_cpu, node.snapshot.create_successes) == (39 % 5, 39 // 4)
