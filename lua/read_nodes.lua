@@ -6,7 +6,7 @@
 -- ARGV[2]: after  the last id of the page before, '' starts at the first
 -- ARGV[3]: limit  how many to look at
 -- ARGV[4]: status  '' for nodes of any
--- ARGV[5]: whole  '1', or '0' without what a node says of its machine
+-- ARGV[5]: detail  'whole', 'figures' without what a node says of its machine, or its 'state' alone
 -- ARGV[6..]: node_ids  these, in this order, instead of a page
 -- Reply: {'nodes', last id looked at | '' (that was all), {node_id, {fields}, status, reason, cpu pressure, memory pressure,
 --         pending cpu, pending bytes, pending count}, …}
@@ -67,7 +67,10 @@ else
   node_ids, last = next_ids(SETS_OF[status] or {})
 end
 
-local SHORT = {
+local FIELDS = {
+  state = { 'discovery', 'status', 'last_seen_ms', 'avoided_until_ms', 'cordoned', 'told_status' },
+}
+FIELDS.figures = {
   'discovery', 'endpoint', 'status', 'last_seen_ms', 'generation', 'cluster_id', 'service_instance_id', 'version', 'commit',
   'p2p_backend', 'p2p_address', 'disks', 'avoided_until_ms', 'labels', 'labels_api', 'cordoned', 'told_status',
   unpack(FIGURES),
@@ -75,9 +78,10 @@ local SHORT = {
 
 -- The fields of a node's hash, flat.
 local function fields_of(node_id)
-  if ARGV[5] == '1' then return redis.call('HGETALL', node_key(node_id)) end
-  local found, fields = redis.call('HMGET', node_key(node_id), unpack(SHORT)), {}
-  for index, name in ipairs(SHORT) do
+  local names = FIELDS[ARGV[5]]
+  if not names then return redis.call('HGETALL', node_key(node_id)) end
+  local found, fields = redis.call('HMGET', node_key(node_id), unpack(names)), {}
+  for index, name in ipairs(names) do
     if found[index] then fields[#fields + 1], fields[#fields + 2] = name, found[index] end
   end
   return fields

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -115,28 +116,37 @@ def pending_view(pending: PendingTotals) -> dict[str, int]:
     }
 
 
-def node_view(node: Node) -> dict[str, Any]:
-    return {
-        "node_id": node.node_id,
-        "endpoint": node.endpoint,
-        "cluster_id": node.cluster_id,
-        "service_instance_id": node.service_instance_id,
-        "version": node.version,
-        "commit": node.commit,
-        "labels": dict(node.labels),
-        "discovery": node.discovery.value,
-        "status": node.status.value,
-        "last_seen_ms": node.last_seen_ms,
-        "generation": node.generation,
-        "snapshot": snapshot_view(node.snapshot),
-        "machine_info": None if node.machine_info is None else machine_info_view(node.machine_info),
-        "p2p_endpoint": None if node.p2p_endpoint is None else p2p_endpoint_view(node.p2p_endpoint),
-        "pending": pending_view(node.pending),
-        "pressure": pressure_view(node.pressure),
-        "cordoned": node.cordoned,
-        "eligible": node.eligible,
-        "ineligible_reason": node.ineligible_reason,
-    }
+def node_view(node: Node, members: Set[str] | None = None) -> dict[str, Any]:
+    """All of a node, or these members."""
+    return {name: show(node) for name, show in _NODE_MEMBERS.items() if members is None or name in members}
+
+
+_NODE_MEMBERS: dict[str, Callable[[Node], Any]] = {
+    "node_id": lambda node: node.node_id,
+    "endpoint": lambda node: node.endpoint,
+    "cluster_id": lambda node: node.cluster_id,
+    "service_instance_id": lambda node: node.service_instance_id,
+    "version": lambda node: node.version,
+    "commit": lambda node: node.commit,
+    "labels": lambda node: dict(node.labels),
+    "discovery": lambda node: node.discovery.value,
+    "status": lambda node: node.status.value,
+    "last_seen_ms": lambda node: node.last_seen_ms,
+    "generation": lambda node: node.generation,
+    "snapshot": lambda node: snapshot_view(node.snapshot),
+    "machine_info": lambda node: None if node.machine_info is None else machine_info_view(node.machine_info),
+    "p2p_endpoint": lambda node: None if node.p2p_endpoint is None else p2p_endpoint_view(node.p2p_endpoint),
+    "pending": lambda node: pending_view(node.pending),
+    "pressure": lambda node: pressure_view(node.pressure),
+    "cordoned": lambda node: node.cordoned,
+    "eligible": lambda node: node.eligible,
+    "ineligible_reason": lambda node: node.ineligible_reason,
+}
+STATE_MEMBERS = frozenset(
+    {"node_id", "discovery", "status", "last_seen_ms", "pending", "pressure", "cordoned"}
+    | {"eligible", "ineligible_reason"}
+)
+"""What `NodeDetail.STATE` reads."""
 
 
 def snapshot_view(snapshot: NodeSnapshot) -> dict[str, Any]:

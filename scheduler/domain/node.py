@@ -168,13 +168,22 @@ class Node:
         return NodeAddress(self.node_id, self.endpoint)
 
 
+class NodeDetail(StrEnum):
+    """How much is read of each node on a page: all, all but what it says of its machine, which is most of what is kept,
+    or only how it stands: state, pressure and what is reserved."""
+
+    WHOLE = "whole"
+    FIGURES = "figures"
+    STATE = "state"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeQuery:
     """Which nodes a page shows, and in which order: by id, or by one of `scheduler.ledger.node_pages.SORTS`, reversed
-    by `-` before it. `machine_info` False leaves that out, which is most of what is kept of a node."""
+    by `-` before it."""
 
     cluster_id: str = ""
     status: NodeStatus | None = None
     sort: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    machine_info: bool = True
+    detail: NodeDetail = NodeDetail.WHOLE

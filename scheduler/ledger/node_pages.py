@@ -81,7 +81,7 @@ async def read_nodes(
 ) -> tuple[list[Node], str | None]:
     """Those of so many nodes that were asked for, or of these, and where to go on (None: that was all)."""
     status = "" if query.status is None else query.status.value
-    _, (last, *entries) = await runner.run("read_nodes", after, limit, status, int(query.machine_info), *node_ids)
+    _, (last, *entries) = await runner.run("read_nodes", after, limit, status, query.detail.value, *node_ids)
     nodes = (codec.node(entry) for entry in entries)
     return [node for node in nodes if _is_wanted(node, query)], codec.text(last) or None
 

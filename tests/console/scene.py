@@ -61,7 +61,13 @@ async def open_scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
     entries = [{"name": role, "role": role, "sha256": hash_key(key)} for role, key in keys.items()]
     file = folder / "keys.json"
     file.write_text(json.dumps({"keys": entries}), "utf-8")
-    defaults = {"strategy": "least_loaded", "discovery__mode": "heartbeat", "http__api_keys": str(file)}
+    # So many decisions are kept that the first ones are still there when the last test looks.
+    defaults = {
+        "decisions__keep": 100_000,
+        "strategy": "least_loaded",
+        "discovery__mode": "heartbeat",
+        "http__api_keys": str(file),
+    }
     with replica_in_thread(**defaults | options) as url:
         yield Scene(url, keys)
 

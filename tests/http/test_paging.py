@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from scheduler.api.http.recent import ENTRIES_MAX, RecentAnswers
+from scheduler.api.views import STATE_MEMBERS
 from scheduler.service import Services
 from tests.http.conftest import COLD_2_CPU, list_node, report
 from tests.support.clock import VirtualClock
@@ -108,9 +110,43 @@ async def test_a_label_selects_the_nodes_that_have_it_in_any_order_and_page(
 async def test_fields_leave_out_what_nobody_asked_for(api: httpx.AsyncClient, fleet: list[str]) -> None:
     nodes = (await api.get("/v1/nodes?fields=status,pressure&limit=1")).json()["nodes"]
     assert [set(node) for node in nodes] == [{"node_id", "status", "pressure"}]
-    assert nodes[0]["pressure"] == (await api.get("/v1/nodes/node-a")).json()["pressure"]
+    whole = (await api.get("/v1/nodes")).json()["nodes"]
+    short = (await api.get("/v1/nodes", params={"fields": ",".join(STATE_MEMBERS)})).json()["nodes"]
+    assert short == [{name: node[name] for name in STATE_MEMBERS} for node in whole]
     (node,) = (await api.get("/v1/nodes?fields=snapshot&limit=1")).json()["nodes"]
     assert node["snapshot"] == (await api.get("/v1/nodes/node-a")).json()["snapshot"]
+
+
+async def test_an_earlier_page_is_answered_only_to_who_says_that_it_will_do(
+    api: httpx.AsyncClient, fleet: list[str]
+) -> None:
+    async def state_of_c(query: str = "") -> str:
+        nodes = (await api.get(f"/v1/nodes?fields=discovery{query}")).json()["nodes"]
+        return str(nodes[2]["discovery"])
+
+    assert await state_of_c("&max_age=1m") == "lingering"
+    await api.put("/v1/nodes/node-c", json={"endpoint": "http://node-c:8000"})
+    assert await state_of_c("&max_age=1m") == "lingering"
+    assert await state_of_c("&max_age=1m&limit=5") == "active"
+    assert await state_of_c() == "active"
+    assert (await api.get("/v1/nodes?max_age=soon")).json()["errors"][0]["field"] == "max_age"
+
+
+async def test_recent_answers_grow_old_and_are_few() -> None:
+    now, reads = [0.0], [0]
+
+    async def read() -> int:
+        reads[0] += 1
+        return reads[0]
+
+    recent = RecentAnswers(lambda: now[0])
+    assert [await recent.answer("a", 5_000, read), await recent.answer("a", 5_000, read)] == [1, 1]
+    now[0] = 5.0
+    assert await recent.answer("a", 5_000, read) == 1
+    assert await recent.answer("a", 4_999, read) == 2
+    for asked in range(ENTRIES_MAX):
+        await recent.answer(asked, 5_000, read)
+    assert await recent.answer("a", 60_000, read) == ENTRIES_MAX + 3
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ MEANINGS = {
     "list_nodes.limit": "nodes on a page, at most 1,000",
     "explain_schedule.limit": "nodes on a page, at most 1,000; a rank is that among all nodes",
     "sort": "what the nodes are sorted by; `-` before it reverses the order, and unknown values come last",
+    "max_age": "a page that this replica read for another caller at most so long ago will do",
     "fields": "the members to show, separated by commas; absent: all",
     "list_reservations.node_id": "only those on this node",
     "active": "nodes in use",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
@@ -36,6 +36,7 @@ from scheduler.api.http.media import answer, body_is_msgpack, decode, read_body,
 from scheduler.api.http.openapi import PROBLEM_RESPONSES
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.problems import ERRORS_SHOWN, invalid_parameter
+from scheduler.api.http.recent import RecentAnswers
 from scheduler.api.status import problem, retry_after_seconds, status_of
 from scheduler.api.views import reservation_view
 from scheduler.domain.duration import DURATION_FORM, parse_duration
@@ -58,6 +59,7 @@ class Provided:
     services: Services
     options: HttpOptions
     access: AccessPolicy
+    recent: RecentAnswers = field(default_factory=RecentAnswers)
 
 
 class Call(Request):
@@ -71,6 +73,7 @@ class Call(Request):
         self.services = provided.services
         self.options = provided.options
         self.access = provided.access
+        self.recent = provided.recent
 
     @property
     def request_id(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -20,18 +21,20 @@ from scheduler.api.http.answers import (
 from scheduler.api.http.fields import (
     PAGE_MAX,
     Body,
+    Duration,
     Endpoint,
     Id,
     Labels,
     OptionalId,
     PageLimit,
     PlaceCursor,
+    duration_ms,
     some_of,
 )
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.views import node_view
+from scheduler.api.views import STATE_MEMBERS, node_view
 from scheduler.domain.labels import LABEL_PATTERN
-from scheduler.domain.node import DiscoveryState, NodeAddress, NodeQuery, NodeStatus
+from scheduler.domain.node import DiscoveryState, NodeAddress, NodeDetail, NodeQuery, NodeStatus
 from scheduler.errors import Forbidden, InvalidRequest
 
 router = noun_router("nodes")
@@ -88,16 +91,28 @@ async def list_nodes(
     fields: NodeFields | None = None,
     limit: PageLimit = PAGE_MAX,
     cursor: PlaceCursor = "",
+    max_age: Duration | None = None,
 ) -> Any:
     wanted_status = None if status is None else NodeStatus(status)
     members = frozenset(NodeAnswer.model_fields) if fields is None else {"node_id", *fields.split(",")}
     labels = dict(part.split("=") for part in label.split(",")) if label else {}
-    query = NodeQuery(cluster_id, wanted_status, sort, labels, machine_info="machine_info" in members)
-    nodes, next_cursor = await call.services.nodes.page(query, limit, cursor)
-    views = [node_view(node) for node in nodes]
-    if fields is not None:
-        views = [{name: value for name, value in view.items() if name in members} for view in views]
-    return {"nodes": views, "cursor": next_cursor}
+    query = NodeQuery(cluster_id, wanted_status, sort, labels, _detail(members, filtered=bool(cluster_id or labels)))
+
+    async def read() -> dict[str, Any]:
+        nodes, next_cursor = await call.services.nodes.page(query, limit, cursor)
+        return {"nodes": [node_view(node, members) for node in nodes], "cursor": next_cursor}
+
+    if max_age is None:
+        return await read()
+    asked = (cluster_id, wanted_status, label, sort, fields, limit, cursor)
+    return await call.recent.answer(asked, duration_ms(max_age), read)
+
+
+def _detail(members: Set[str], *, filtered: bool) -> NodeDetail:
+    """The least to read for these members; a filter needs what it looks at as well."""
+    if members <= STATE_MEMBERS and not filtered:
+        return NodeDetail.STATE
+    return NodeDetail.WHOLE if "machine_info" in members else NodeDetail.FIGURES
 
 
 @router.put("/v1/nodes", response_model=ListedNodesAnswer, summary="Replace the whole discovered list in one step")

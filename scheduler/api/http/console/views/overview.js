@@ -1,6 +1,5 @@
 import { linkTo } from "../address.js";
 import { concerns, pendingForMs } from "../attention.js";
-import { nowMs } from "../clock.js";
 import { make } from "../element.js";
 import { bar } from "../parts/bar.js";
 import { fleetPicture } from "../parts/fleet.js";
@@ -17,13 +16,12 @@ const FIELDS = "status,ineligible_reason,pressure";
 /** First what is wrong, then how much goes on, then the fleet. */
 export const overview = {
   title: "Overview",
-  /** The picture is read the more rarely, the larger the fleet. @param {any} content */
-  everyMs: (content) => Math.max(5000, (content?.nodes?.length ?? 0) * 10),
+  everyMs: () => pictureMs(),
 
   /** @param {import("../address.js").Address} _address @param {AbortSignal} signal */
   async load(_address, signal) {
     const [nodes, settings] = await Promise.all([readFleet(signal), readOwnSettings(signal)]);
-    return { nodes, settings, readAtMs: nowMs() };
+    return { nodes, settings };
   },
 
   /** @param {any} content @param {{ summary: any, problem: any, history: import("../history.js").History }} context */
@@ -39,16 +37,23 @@ export const overview = {
   },
 };
 
-/** @param {AbortSignal} signal */
+/** The picture is read the more rarely, the larger the fleet. */
+let nodesSeen = 0;
+function pictureMs() {
+  return Math.max(5000, nodesSeen * 10);
+}
+
+/** What the replica read for another tab a moment ago will do. @param {AbortSignal} signal */
 async function readFleet(signal) {
-  const nodes = [];
+  const nodes = [], max_age = `${Math.round(pictureMs() / 2)}ms`;
   let cursor = null;
   do {
     /** @type {any} */
-    const page = await read("v1/nodes", { fields: FIELDS, limit: PAGE, cursor }, signal);
+    const page = await read("v1/nodes", { fields: FIELDS, limit: PAGE, cursor, max_age }, signal);
     nodes.push(...page.nodes);
     cursor = page.cursor;
   } while (cursor);
+  nodesSeen = nodes.length;
   return nodes;
 }
 
