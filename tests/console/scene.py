@@ -63,7 +63,7 @@ async def open_scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
     file.write_text(json.dumps({"keys": entries}), "utf-8")
     # So many decisions are kept that the first ones are still there when the last test looks.
     defaults = {
-        "decisions__keep": 100_000,
+        "decisions__keep": 10_000,
         "strategy": "least_loaded",
         "discovery__mode": "heartbeat",
         "http__api_keys": str(file),
