@@ -51,7 +51,7 @@ class Scene:
     keys: dict[str, str] = field(repr=False)
 
     def client(self, role: str = "admin") -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, headers={"X-API-Key": self.keys[role]}, timeout=30.0)
+        return httpx.AsyncClient(base_url=self.url, headers={"X-API-Key": self.keys[role]}, timeout=120.0)
 
 
 @asynccontextmanager

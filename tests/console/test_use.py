@@ -15,6 +15,7 @@ import pytest
 from playwright.async_api import Browser, Route
 
 from tests.console.scene import Scene, Visit, open_scene
+from tests.support.servers import RedisServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 ROOT = Path(__file__).parents[2]
@@ -115,8 +116,8 @@ async def test_without_an_answer_it_says_so_and_shows_what_it_knew(browser: Brow
         await visit.shows("Placed")
 
 
-async def test_five_thousand_nodes_are_one_look(browser: Browser, tmp_path: Path) -> None:
-    async with open_scene(tmp_path) as large:
+async def test_five_thousand_nodes_are_one_look(browser: Browser, tmp_path: Path, real_server: RedisServer) -> None:
+    async with open_scene(tmp_path, redis_addr=real_server.url, http__request_timeout="5m") as large:
         listed = [{"id": f"node-{number:04}", "endpoint": f"http://10.0.0.1:{number + 1}"} for number in range(5000)]
         async with large.client() as client:
             assert (await client.put("/v1/nodes", json={"active": listed})).status_code == 200
