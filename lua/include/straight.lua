@@ -1,8 +1,9 @@
 -- Included at the head of schedule_sandbox: the usual placement in one straight line, before most of the functions that the
--- rest of the script is made of. It ends the script when it could place; whatever is out of the ordinary (`break`) is left,
--- before anything was written, to the text that follows and decides the same: tests/lua/test_index.py holds both to one
--- oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited by capacity; a sandbox that its node will name;
--- nobody excluded, avoided, silent or due; a known candidate that fits, of classes without limits and of even memory.
+-- rest of the script is made of. It ends the script when it could place, or refuse for want of capacity alone; whatever is
+-- out of the ordinary (`break`) is left, before anything was written, to the text that follows and decides the same:
+-- tests/lua/test_index.py holds both to one oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited
+-- by capacity; a sandbox that its node will name; nobody excluded, avoided, silent or due; known candidates, of classes
+-- without limits and of even memory.
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/cursors"
@@ -67,7 +68,13 @@ repeat
   end
   if not found then
     local least, rows_found = scan(classes, cpus)
-    found = rows_found and pick_in_turn(rows_found, least, picker)
+    if not rows_found then
+      -- @include "include/straight_refusal"
+      local refusal = refuse_straight(classes, bytes, #listed / 2, now)
+      if refusal then return refusal end
+      break
+    end
+    found = pick_in_turn(rows_found, least, picker)
     if not found then break end
   end
 

@@ -1,0 +1,41 @@
+-- Included inside include/straight: the usual refusal. Nil: something is out of the ordinary, and the text that follows says why
+-- (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the request
+-- may be too large for every node.
+-- @include "include/rates"
+local TOLD_APART_MAX = 1000
+
+local function refuse_straight(classes, bytes, class_count, now)
+  local function count(set) return redis.call('ZCARD', prefix .. set) end
+  local left, holdable, memory = count('candidates'), false, 0
+  for _, class in ipairs(classes) do holdable = holdable or class.band >= bytes end
+  if not holdable or left == 0 or class_count >= cpu_rows.CLASSES_MAX or count('over_limit') > 0
+    or redis.call('EXISTS', prefix .. 'unknown:r', prefix .. 'unknown:c') > 0 then
+    return nil
+  end
+  for _, class in ipairs(left <= TOLD_APART_MAX and classes or {}) do
+    local tops = cpu_rows.classes[class.name]
+    for number = 0, math.min(#tops - 3, math.floor(class.final / CHUNK)) do
+      local scores = tops[number + 3] < EMPTY and chunk_heads(class.name, number)
+      for at = 1, scores and CHUNK or 0 do
+        local row = number * CHUNK + at - 1
+        if scores[at] < EMPTY and row <= class.final then
+          memory = memory + redis.call('ZCARD', prefix .. 'row:' .. class.name .. ':' .. integer(row))
+        end
+      end
+    end
+  end
+  local reasons = { lingering = count('lingering'), unhealthy = count('unhealthy'), not_ready = count('waiting') }
+  if left > TOLD_APART_MAX then
+    reasons.insufficient_capacity = left
+  else
+    reasons.insufficient_cpu, reasons.insufficient_memory = left - memory, memory
+  end
+  local reply, commonest, most = { 'refused', integer(count('nodes')), {} }, nil, 0
+  for reason, nodes in pairs(reasons) do
+    if nodes > 0 then reply[#reply + 1], reply[#reply + 2] = reason, integer(nodes) end
+    if nodes > most or (nodes == most and nodes > 0 and reason < commonest) then commonest, most = reason, nodes end
+  end
+  redis.call('HINCRBY', prefix .. 'stats', 'refusals', 1)
+  count_refused(commonest, now)
+  return reply
+end
