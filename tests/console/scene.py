@@ -73,7 +73,7 @@ async def open_scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
 
 
 @asynccontextmanager
-async def moving_fleet(scene: Scene, nodes: int = 12) -> AsyncIterator[None]:
+async def moving_fleet(scene: Scene, nodes: int = 12, creates_per_second: float = 5.0) -> AsyncIterator[None]:
     """Nodes that report and a gateway that places; one drains, and one more is unhealthy."""
     fleet = LiveFleet(
         LiveFleetOptions(
@@ -81,7 +81,7 @@ async def moving_fleet(scene: Scene, nodes: int = 12) -> AsyncIterator[None]:
             nodes=nodes,
             cpu_count=16,
             memory_mb=32_768,
-            creates_per_second=5,
+            creates_per_second=creates_per_second,
             sandbox_seconds=12,
             report_seconds=2,
             node_key=scene.keys["node"],

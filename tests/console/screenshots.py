@@ -27,7 +27,7 @@ async def take() -> None:
         async with (
             open_browser() as browser,
             open_scene(Path(folder), domain="production") as scene,
-            moving_fleet(scene, nodes=60),
+            moving_fleet(scene, nodes=24, creates_per_second=14.0),
         ):
             for name, view, scheme, watched_ms in PICTURES:
                 window = {"viewport": WINDOW, "color_scheme": scheme}

@@ -42,5 +42,7 @@ export function confirm(act, afterwards) {
 /** Say it to who listens, and show it for a while. @param {string} text */
 export function tell(text) {
   const told = /** @type {HTMLElement} */ (document.getElementById("told"));
-  told.textContent = text;
+  // Empty first, so that the same words twice are said and shown twice.
+  told.textContent = "";
+  requestAnimationFrame(() => (told.textContent = text));
 }

@@ -71,6 +71,7 @@ async function readOwnSettings(signal) {
 function attention(found, isKnown) {
   return make("section", { "aria-labelledby": "attention-title", class: "attention", key: "attention" },
     make("h2", { id: "attention-title" }, "Needs attention"),
+    make("p", { class: "unseen", role: "status" }, isKnown ? `${counted(found.length, "matter")} now` : null),
     found.length ? make("ul", {}, found.map(({ key, tone, title, reason, link }) =>
       make("li", { key, class: `notice ${tone}` },
         make("strong", {}, make("span", { "aria-hidden": "true" }, tone === "bad" ? "✕ " : "▲ "), link ? make("a", { href: link }, title) : title),
