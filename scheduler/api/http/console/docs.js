@@ -8,7 +8,7 @@ const make = (tag, content, className) => {
 };
 
 let schemas = {};
-const named = (schema) => schema && schema.$ref ? schemas[schema.$ref.split("/").pop()] : schema;
+const named = (schema) => (schema && schema.$ref ? schemas[schema.$ref.split("/").pop()] : schema);
 
 // A schema in one line: what a value may be.
 function said(schema) {
@@ -20,35 +20,59 @@ function said(schema) {
   if (schema.enum) return schema.enum.map((each) => JSON.stringify(each)).join(" or ");
   if (schema.type === "array") return "list of " + said(schema.items);
   if (schema.type === "object" && schema.additionalProperties) return "object of " + said(schema.additionalProperties);
-  const bounds = [["minimum", "≥ "], ["exclusiveMinimum", "> "], ["maximum", "≤ "], ["maxLength", "up to "]]
-    .filter(([bound]) => schema[bound] !== undefined).map(([bound, sign]) => sign + schema[bound]);
+  const bounds = [
+    ["minimum", "≥ "],
+    ["exclusiveMinimum", "> "],
+    ["maximum", "≤ "],
+    ["maxLength", "up to "],
+  ]
+    .filter(([bound]) => schema[bound] !== undefined)
+    .map(([bound, sign]) => sign + schema[bound]);
   return [schema.type || "anything", ...bounds].join(", ");
 }
 
 function table(rows) {
-  const head = make("tr", ["name", "is", "means"].map((title) => make("th", title)));
-  return make("table", [head, ...rows.map((row) => make("tr", row.map((each) => make("td", each))))]);
+  const head = make(
+    "tr",
+    ["name", "is", "means"].map((title) => make("th", title)),
+  );
+  return make("table", [
+    head,
+    ...rows.map((row) =>
+      make(
+        "tr",
+        row.map((each) => make("td", each)),
+      ),
+    ),
+  ]);
 }
 
 function members(schema) {
   const model = named(schema);
   const required = new Set(model.required || []);
   return Object.entries(model.properties || {}).map(([name, member]) => [
-    make("code", name), said(member) + (required.has(name) ? "; required" : ""), member.description || ""]);
+    make("code", name),
+    said(member) + (required.has(name) ? "; required" : ""),
+    member.description || "",
+  ]);
 }
 
 // The schema, and every model that it leads to, once.
 function shown(schema, seen = new Set()) {
   if (!schema) return [];
-  const inner = [schema.items, schema.additionalProperties, ...(schema.anyOf || []), ...(schema.oneOf || [])]
-    .filter((each) => each && typeof each === "object");
+  const inner = [schema.items, schema.additionalProperties, ...(schema.anyOf || []), ...(schema.oneOf || [])].filter(
+    (each) => each && typeof each === "object",
+  );
   if (!schema.$ref) return inner.flatMap((each) => shown(each, seen));
   if (seen.has(schema.$ref)) return [];
   seen.add(schema.$ref);
   const model = named(schema);
   const after = Object.values(model.properties || {}).flatMap((each) => shown(each, seen));
-  return [make("h3", [make("code", schema.$ref.split("/").pop()), " ", make("span", model.description || "", "soft")]),
-    table(members(schema)), ...after];
+  return [
+    make("h3", [make("code", schema.$ref.split("/").pop()), " ", make("span", model.description || "", "soft")]),
+    table(members(schema)),
+    ...after,
+  ];
 }
 
 function operation(verb, path, found) {
@@ -56,9 +80,16 @@ function operation(verb, path, found) {
   if (found.description) parts.push(make("p", found.description));
   parts.push(make("p", ["operation ", make("code", found.operationId)], "soft"));
   if (found.parameters) {
-    parts.push(make("h3", "parameters"), table(found.parameters.map((each) => [
-      make("code", each.name), `${said(each.schema)}, in ${each.in}${each.required ? "; required" : ""}`,
-      each.description || ""])));
+    parts.push(
+      make("h3", "parameters"),
+      table(
+        found.parameters.map((each) => [
+          make("code", each.name),
+          `${said(each.schema)}, in ${each.in}${each.required ? "; required" : ""}`,
+          each.description || "",
+        ]),
+      ),
+    );
   }
   const content = (holder) => holder && holder.content && holder.content["application/json"];
   const body = content(found.requestBody);
@@ -66,10 +97,19 @@ function operation(verb, path, found) {
   const answer = content(found.responses["200"]);
   if (answer) parts.push(make("h3", "answer"), ...shown(answer.schema));
   const problems = Object.entries(found.responses).filter(([status]) => status >= 400);
-  parts.push(make("h3", "problems"), make("table", problems.map(([status, problem]) =>
-    make("tr", [make("td", status), make("td", problem.description)]))));
-  const title = make("summary", [make("span", verb.toUpperCase(), "verb"), make("code", path), " ",
-    make("span", found.summary || "", "soft")]);
+  parts.push(
+    make("h3", "problems"),
+    make(
+      "table",
+      problems.map(([status, problem]) => make("tr", [make("td", status), make("td", problem.description)])),
+    ),
+  );
+  const title = make("summary", [
+    make("span", verb.toUpperCase(), "verb"),
+    make("code", path),
+    " ",
+    make("span", found.summary || "", "soft"),
+  ]);
   const whole = make("details", [title, make("div", parts)]);
   whole.id = found.operationId;
   return whole;
@@ -90,8 +130,9 @@ async function show() {
         byTag.get(tag).push(operation(verb, path, each));
       }
     }
-    document.getElementById("operations").replaceChildren(
-      ...[...byTag].flatMap(([tag, operations]) => [make("h2", tag), ...operations]));
+    document
+      .getElementById("operations")
+      .replaceChildren(...[...byTag].flatMap(([tag, operations]) => [make("h2", tag), ...operations]));
     about.textContent = `Version ${found.info.version}. ${found.info.description}`;
     if (location.hash) document.getElementById(location.hash.slice(1))?.setAttribute("open", "");
   } catch (error) {

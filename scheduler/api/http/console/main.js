@@ -50,8 +50,13 @@ async function readSummary(signal) {
   try {
     const summary = (pulse.summary = await read("v1/summary", {}, signal));
     pulse.problem = null;
-    history.note(nowMs(), { placed: summary.rates.placed, refused: sum(summary.rates.refused),
-      pending: summary.reservations.pending ?? 0, cpu: part(summary, "cpu_count"), memory: part(summary, "memory_bytes") });
+    history.note(nowMs(), {
+      placed: summary.rates.placed,
+      refused: sum(summary.rates.refused),
+      pending: summary.reservations.pending ?? 0,
+      cpu: part(summary, "cpu_count"),
+      memory: part(summary, "memory_bytes"),
+    });
   } catch (problem) {
     if (!(problem instanceof Problem)) throw problem;
     pulse.problem = problem;
@@ -91,14 +96,24 @@ function show() {
   const { address, view, content, problem, isRead } = shown;
   const title = address.path[1] ?? view.title;
   document.title = `${title} · agentenv-scheduler`;
-  const context = { address, ...pulse, strategy: pulse.summary?.strategy ?? "", history, reload: () => viewReading.now() };
+  const context = {
+    address,
+    ...pulse,
+    strategy: pulse.summary?.strategy ?? "",
+    history,
+    reload: () => viewReading.now(),
+  };
   main.setAttribute("aria-busy", String(!isRead && !problem));
-  update(main,
+  update(
+    main,
     make("h1", { tabindex: -1 }, address.path[1] ? [`${view.title} `, make("span", { class: "id" }, title)] : title),
-    needsKey() ? keyForm() : [
-      problem ? problemNotice(problem) : null,
-      isRead ? view.show(content, context) : problem ? null : make("p", { class: "empty" }, "reading …"),
-    ].flat());
+    needsKey()
+      ? keyForm()
+      : [
+          problem ? problemNotice(problem) : null,
+          isRead ? view.show(content, context) : problem ? null : make("p", { class: "empty" }, "reading …"),
+        ].flat(),
+  );
   showHeader();
 }
 
@@ -108,14 +123,36 @@ function needsKey() {
 
 function showHeader() {
   const [name = ""] = shown.address.path;
-  update(/** @type {HTMLElement} */ (document.getElementById("nav")), make("ul", {}, Object.entries(VIEWS).map(([each, view]) =>
-    make("li", {}, make("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, view.title)))));
+  update(
+    /** @type {HTMLElement} */ (document.getElementById("nav")),
+    make(
+      "ul",
+      {},
+      Object.entries(VIEWS).map(([each, view]) =>
+        make("li", {}, make("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, view.title)),
+      ),
+    ),
+  );
   const { summary, problem } = pulse;
-  const [tone, sign, text] = problem?.needsKey ? ["watch", "▲", "needs a key"] : problem ? ["bad", "✕", "no answer"] :
-    summary ? ["good", "●", summary.domain] : ["quiet", "◌", "reading"];
-  update(/** @type {HTMLElement} */ (document.getElementById("connection")),
-    make("span", { class: `status ${tone}`, title: problem?.message ?? "the ledger's domain; it answers" }, make("span", { "aria-hidden": "true" }, sign), ` ${text}`),
-    currentKey() ? make("button", { type: "button", class: "quiet", onclick: () => takeKey("", false) }, "Forget the key") : null);
+  const [tone, sign, text] = problem?.needsKey
+    ? ["watch", "▲", "needs a key"]
+    : problem
+      ? ["bad", "✕", "no answer"]
+      : summary
+        ? ["good", "●", summary.domain]
+        : ["quiet", "◌", "reading"];
+  update(
+    /** @type {HTMLElement} */ (document.getElementById("connection")),
+    make(
+      "span",
+      { class: `status ${tone}`, title: problem?.message ?? "the ledger's domain; it answers" },
+      make("span", { "aria-hidden": "true" }, sign),
+      ` ${text}`,
+    ),
+    currentKey()
+      ? make("button", { type: "button", class: "quiet", onclick: () => takeKey("", false) }, "Forget the key")
+      : null,
+  );
 }
 
 function keyForm() {
@@ -125,13 +162,30 @@ function keyForm() {
     const given = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
     takeKey(String(given.get("key")).trim(), given.has("keep"));
   }
-  return make("form", { class: "form", "aria-label": "API key", key: "key form", onsubmit: give },
-    make("p", {}, currentKey() ? "This key is not known here." : "This scheduler asks for an API key: role gateway reads, role admin also acts."),
-    make("div", { class: "field" }, make("label", { for: "key" }, "API key"),
-      make("input", { id: "key", name: "key", type: "password", autocomplete: "off", required: true })),
-    make("div", { class: "field check" }, make("input", { id: "keep", name: "keep", type: "checkbox", checked: isKept() }),
-      make("label", { for: "keep" }, "Keep it in this tab until it is closed (else a reload forgets it)")),
-    make("button", {}, "Use it"));
+  return make(
+    "form",
+    { class: "form", "aria-label": "API key", key: "key form", onsubmit: give },
+    make(
+      "p",
+      {},
+      currentKey()
+        ? "This key is not known here."
+        : "This scheduler asks for an API key: role gateway reads, role admin also acts.",
+    ),
+    make(
+      "div",
+      { class: "field" },
+      make("label", { for: "key" }, "API key"),
+      make("input", { id: "key", name: "key", type: "password", autocomplete: "off", required: true }),
+    ),
+    make(
+      "div",
+      { class: "field check" },
+      make("input", { id: "keep", name: "keep", type: "checkbox", checked: isKept() }),
+      make("label", { for: "keep" }, "Keep it in this tab until it is closed (else a reload forgets it)"),
+    ),
+    make("button", {}, "Use it"),
+  );
 }
 
 /** @param {string} key @param {boolean} keep */

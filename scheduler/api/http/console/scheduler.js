@@ -65,7 +65,10 @@ async function call(method, path, body, signal) {
   let answer, content;
   try {
     answer = await fetch(new URL(path, document.baseURI), {
-      method, headers, cache: "no-store", credentials: "same-origin",
+      method,
+      headers,
+      cache: "no-store",
+      credentials: "same-origin",
       body: body === undefined ? undefined : JSON.stringify(body),
       signal: signal ? AbortSignal.any([signal, deadline]) : deadline,
     });

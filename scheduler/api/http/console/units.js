@@ -1,7 +1,12 @@
 // Numbers and instants as text, with their units.
 
 const GIB = 2 ** 30;
-const UNITS = [["TiB", 2 ** 40], ["GiB", GIB], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+const UNITS = [
+  ["TiB", 2 ** 40],
+  ["GiB", GIB],
+  ["MiB", 2 ** 20],
+  ["KiB", 2 ** 10],
+];
 
 /** @param {number | null | undefined} number */
 export function count(number) {

@@ -7,10 +7,25 @@
 const STATES = {
   ready: { word: "ready", sign: "●", tone: "good", means: "reports, and may be chosen" },
   connecting: { word: "connecting", sign: "◌", tone: "watch", means: "reports, but does not say that it is ready" },
-  unhealthy: { word: "unhealthy", sign: "✕", tone: "bad", means: "silent for longer than report_ttl, or says so itself" },
+  unhealthy: {
+    word: "unhealthy",
+    sign: "✕",
+    tone: "bad",
+    means: "silent for longer than report_ttl, or says so itself",
+  },
   lingering: { word: "draining", sign: "◐", tone: "watch", means: "takes no new sandboxes; what runs there goes on" },
-  pending: { word: "pending", sign: "◔", tone: "watch", means: "promised; nobody has said yet that the sandbox exists" },
-  confirmed: { word: "confirmed", sign: "◕", tone: "good", means: "the sandbox exists; the node's report does not show it yet" },
+  pending: {
+    word: "pending",
+    sign: "◔",
+    tone: "watch",
+    means: "promised; nobody has said yet that the sandbox exists",
+  },
+  confirmed: {
+    word: "confirmed",
+    sign: "◕",
+    tone: "good",
+    means: "the sandbox exists; the node's report does not show it yet",
+  },
   settled: { word: "settled", sign: "●", tone: "good", means: "the node's own report accounts for it" },
   cancelled: { word: "cancelled", sign: "⊘", tone: "quiet", means: "given back by its caller" },
   expired: { word: "expired", sign: "✕", tone: "bad", means: "nobody confirmed it in time" },

@@ -3,6 +3,11 @@ import { confirm } from "./dialog.js";
 
 /** One button per act; each asks first. @param {import("./dialog.js").Act[]} acts @param {() => void} afterwards */
 export function actButtons(acts, afterwards) {
-  return make("div", { class: "buttons", role: "group", "aria-label": "Acts" }, acts.map((act) =>
-    make("button", { type: "button", key: act.button, onclick: () => confirm(act, afterwards) }, `${act.button} …`)));
+  return make(
+    "div",
+    { class: "buttons", role: "group", "aria-label": "Acts" },
+    acts.map((act) =>
+      make("button", { type: "button", key: act.button, onclick: () => confirm(act, afterwards) }, `${act.button} …`),
+    ),
+  );
 }

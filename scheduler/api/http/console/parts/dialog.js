@@ -11,13 +11,22 @@ export function confirm(act, afterwards) {
   let isBusy = false;
   /** @param {unknown} [problem] */
   function show(problem) {
-    update(dialog, make("form", { method: "dialog", onsubmit: perform },
-      make("h2", { id: "dialog-title" }, act.title),
-      act.consequence.map((line) => make("p", {}, line)),
-      problem ? problemNotice(problem) : null,
-      make("div", { class: "buttons" },
-        make("button", { type: "button", onclick: () => dialog.close() }, "Leave it"),
-        make("button", { class: "danger", disabled: isBusy }, act.button))));
+    update(
+      dialog,
+      make(
+        "form",
+        { method: "dialog", onsubmit: perform },
+        make("h2", { id: "dialog-title" }, act.title),
+        act.consequence.map((line) => make("p", {}, line)),
+        problem ? problemNotice(problem) : null,
+        make(
+          "div",
+          { class: "buttons" },
+          make("button", { type: "button", onclick: () => dialog.close() }, "Leave it"),
+          make("button", { class: "danger", disabled: isBusy }, act.button),
+        ),
+      ),
+    );
   }
   /** @param {SubmitEvent} event */
   async function perform(event) {

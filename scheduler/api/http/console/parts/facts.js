@@ -2,8 +2,11 @@ import { make } from "../element.js";
 
 /** Names and values, side by side. @param {[string, import("../element.js").Child | import("../element.js").Child[]][]} pairs */
 export function facts(pairs) {
-  return make("dl", { class: "facts" }, pairs.map(([name, value]) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  return make(
+    "dl",
+    { class: "facts" },
+    pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
+  );
 }
 
 /** A link to a node, or a dash. @param {string | null | undefined} nodeId */
@@ -13,8 +16,11 @@ export function nodeLink(nodeId) {
 
 /** @param {string} reservationId */
 export function reservationLink(reservationId) {
-  return make("a", { class: "id", href: `#/reservations/${encodeURIComponent(reservationId)}`, title: reservationId },
-    reservationId.length > 14 ? `${reservationId.slice(0, 12)}…` : reservationId);
+  return make(
+    "a",
+    { class: "id", href: `#/reservations/${encodeURIComponent(reservationId)}`, title: reservationId },
+    reservationId.length > 14 ? `${reservationId.slice(0, 12)}…` : reservationId,
+  );
 }
 
 /** What a request asked for. @param {{ cpu_count?: number, memory_bytes?: number }} size @param {(value: number) => string} bytes */

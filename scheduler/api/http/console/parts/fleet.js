@@ -9,9 +9,18 @@ import { status } from "./status.js";
  * thousands of nodes fit one look; below six pixels a cell says its pressure by strength instead of height.
  */
 
-const LARGEST = 28, LEAST = 4, HIGH = 300;
+const LARGEST = 28,
+  LEAST = 4,
+  HIGH = 300;
 const ORDER = ["unhealthy", "lingering", "connecting", "ready"];
-const BANDS = [["over 100 %", 1, Infinity], ["90–100 %", 0.9, 1], ["75–90 %", 0.75, 0.9], ["50–75 %", 0.5, 0.75], ["25–50 %", 0.25, 0.5], ["up to 25 %", -1, 0.25]];
+const BANDS = [
+  ["over 100 %", 1, Infinity],
+  ["90–100 %", 0.9, 1],
+  ["75–90 %", 0.75, 0.9],
+  ["50–75 %", 0.5, 0.75],
+  ["25–50 %", 0.25, 0.5],
+  ["up to 25 %", -1, 0.25],
+];
 
 /** The cell that mouse or keyboard is at, by node id. @type {string | null} */
 let pointed = null;
@@ -20,7 +29,11 @@ let pointed = null;
 export function fleetPicture(nodes) {
   const cells = [...nodes].sort(byStateAndPressure);
   const canvas = make("canvas", {
-    key: "fleet", class: "fleet", tabindex: 0, role: "application", "aria-roledescription": "fleet picture",
+    key: "fleet",
+    class: "fleet",
+    tabindex: 0,
+    role: "application",
+    "aria-roledescription": "fleet picture",
     "aria-label": `${count(nodes.length)} nodes, fullest first within each state. Arrow keys move, Enter opens a node.`,
     "aria-describedby": "fleet-pointed",
     ondraw: (event) => draw(event.currentTarget, cells),
@@ -28,36 +41,62 @@ export function fleetPicture(nodes) {
     onpointermove: (event) => pointAt(event.currentTarget, cells, cellAt(event, cells)),
     onclick: (event) => open(cellAt(event, cells)),
   });
-  return make("section", { "aria-labelledby": "fleet-title", key: "fleet section" },
+  return make(
+    "section",
+    { "aria-labelledby": "fleet-title", key: "fleet section" },
     make("h2", { id: "fleet-title" }, "Fleet"),
     canvas,
-    make("p", { id: "fleet-pointed", class: "soft", role: "status" }, said(cells.find((node) => node.node_id === pointed))),
-    make("div", { class: "legends" }, legend("States", states(nodes)), legend("Pressure", pressures(nodes))));
+    make(
+      "p",
+      { id: "fleet-pointed", class: "soft", role: "status" },
+      said(cells.find((node) => node.node_id === pointed)),
+    ),
+    make("div", { class: "legends" }, legend("States", states(nodes)), legend("Pressure", pressures(nodes))),
+  );
 }
 
 /** @param {any} one @param {any} other */
 function byStateAndPressure(one, other) {
-  return ORDER.indexOf(one.status) - ORDER.indexOf(other.status)
-    || (other.pressure.highest ?? -1) - (one.pressure.highest ?? -1)
-    || (one.node_id < other.node_id ? -1 : 1);
+  return (
+    ORDER.indexOf(one.status) - ORDER.indexOf(other.status) ||
+    (other.pressure.highest ?? -1) - (one.pressure.highest ?? -1) ||
+    (one.node_id < other.node_id ? -1 : 1)
+  );
 }
 
 /** @param {string} title @param {any[]} entries */
 function legend(title, entries) {
-  return make("dl", { class: "legend" }, make("div", { class: "title" }, make("dt", {}, title), make("dd", {}, "nodes")), entries);
+  return make(
+    "dl",
+    { class: "legend" },
+    make("div", { class: "title" }, make("dt", {}, title), make("dd", {}, "nodes")),
+    entries,
+  );
 }
 
 /** @param {any[]} nodes */
 function states(nodes) {
-  return ORDER.map((state) => [state, nodes.filter((node) => node.status === state).length]).filter(([, many]) => many)
-    .map(([state, many]) => make("div", {}, make("dt", {}, make("a", { href: linkTo(["nodes"], { status: String(state) }) }, status(String(state)))), make("dd", {}, count(Number(many)))));
+  return ORDER.map((state) => [state, nodes.filter((node) => node.status === state).length])
+    .filter(([, many]) => many)
+    .map(([state, many]) =>
+      make(
+        "div",
+        {},
+        make("dt", {}, make("a", { href: linkTo(["nodes"], { status: String(state) }) }, status(String(state)))),
+        make("dd", {}, count(Number(many))),
+      ),
+    );
 }
 
 /** @param {any[]} nodes */
 function pressures(nodes) {
   const known = nodes.filter((node) => node.pressure.highest !== null);
-  const bands = BANDS.map(([name, above, most]) => [name, known.filter(({ pressure }) => pressure.highest > above && pressure.highest <= most).length]);
-  return [...bands, ["unknown", nodes.length - known.length]].filter(([, many]) => many)
+  const bands = BANDS.map(([name, above, most]) => [
+    name,
+    known.filter(({ pressure }) => pressure.highest > above && pressure.highest <= most).length,
+  ]);
+  return [...bands, ["unknown", nodes.length - known.length]]
+    .filter(([, many]) => many)
     .map(([name, many]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(Number(many)))));
 }
 
@@ -80,13 +119,20 @@ function draw(canvas, cells) {
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const colors = coloursOf(canvas);
   pen.scale(scale, scale);
-  cells.forEach((node, at) => drawCell(pen, colors, node, { x: (at % columns) * cell, y: Math.floor(at / columns) * cell, size: cell - 1 }));
+  cells.forEach((node, at) =>
+    drawCell(pen, colors, node, { x: (at % columns) * cell, y: Math.floor(at / columns) * cell, size: cell - 1 }),
+  );
 }
 
 /** @param {Element} element @returns {Record<string, string>} */
 function coloursOf(element) {
   const style = getComputedStyle(element);
-  return Object.fromEntries(["track", "allocated", "tight", "over", "bad", "watch", "text"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  return Object.fromEntries(
+    ["track", "allocated", "tight", "over", "bad", "watch", "text"].map((name) => [
+      name,
+      style.getPropertyValue(`--${name}`).trim(),
+    ]),
+  );
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {Record<string, string>} colors @param {any} node @param {{ x: number, y: number, size: number }} place */
@@ -111,7 +157,12 @@ function drawCell(pen, colors, node, { x, y, size }) {
 }
 
 /** Unhealthy is crossed out, draining struck through, connecting dotted. */
-function drawSign(/** @type {CanvasRenderingContext2D} */ pen, /** @type {Record<string, string>} */ colors, /** @type {string} */ state, /** @type {{ x: number, y: number, size: number }} */ { x, y, size }) {
+function drawSign(
+  /** @type {CanvasRenderingContext2D} */ pen,
+  /** @type {Record<string, string>} */ colors,
+  /** @type {string} */ state,
+  /** @type {{ x: number, y: number, size: number }} */ { x, y, size },
+) {
   if (state === "ready") return;
   pen.strokeStyle = pen.fillStyle = state === "unhealthy" ? colors.bad : colors.watch;
   pen.lineWidth = Math.max(1, size / 8);
@@ -162,7 +213,8 @@ function pointAt(canvas, cells, node) {
 /** @param {any} node */
 function said(node) {
   if (!node) return "Point at a cell, or move with the arrow keys.";
-  const reason = node.ineligible_reason && node.ineligible_reason !== node.status ? `, ${saidReason(node.ineligible_reason)}` : "";
+  const reason =
+    node.ineligible_reason && node.ineligible_reason !== node.status ? `, ${saidReason(node.ineligible_reason)}` : "";
   return `${node.node_id}: ${saidState(node.status).word}${reason}, pressure ${percent(node.pressure.highest)}`;
 }
 

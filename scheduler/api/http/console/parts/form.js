@@ -13,16 +13,23 @@ export function addressForm({ name, button, fields, link }) {
     const given = [...new FormData(/** @type {HTMLFormElement} */ (event.currentTarget))];
     goTo(link(Object.fromEntries(given.map(([field, value]) => [field, String(value).trim()]))));
   }
-  return make("form", { class: "form", "aria-label": name, key: `form ${name}`, onsubmit: go },
-    fields.map((field) => fieldOf(field)), make("button", {}, button));
+  return make(
+    "form",
+    { class: "form", "aria-label": name, key: `form ${name}`, onsubmit: go },
+    fields.map((field) => fieldOf(field)),
+    make("button", {}, button),
+  );
 }
 
 /** @param {Field} field */
 function fieldOf({ name, label, options, value = "", ...attributes }) {
   const id = `field-${name}`;
   const input = options
-    ? make("select", { id, name }, options.map(([each, said]) =>
-      make("option", { value: each, selected: each === value }, said)))
+    ? make(
+        "select",
+        { id, name },
+        options.map(([each, said]) => make("option", { value: each, selected: each === value }, said)),
+      )
     : make("input", { id, name, value, autocomplete: "off", spellcheck: "false", ...attributes });
   return make("div", { class: "field" }, make("label", { for: id }, label), input);
 }

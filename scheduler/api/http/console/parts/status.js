@@ -4,7 +4,12 @@ import { saidReason, saidState } from "../words.js";
 /** A state: its sign and its word. @param {string} state */
 export function status(state) {
   const { word, sign, tone, means } = saidState(state);
-  return make("span", { class: `status ${tone}`, title: means || null }, make("span", { "aria-hidden": "true" }, sign), ` ${word}`);
+  return make(
+    "span",
+    { class: `status ${tone}`, title: means || null },
+    make("span", { "aria-hidden": "true" }, sign),
+    ` ${word}`,
+  );
 }
 
 /** A node's state, and why it may not be chosen. @param {{ status: string, cordoned?: boolean, ineligible_reason?: string | null }} node */

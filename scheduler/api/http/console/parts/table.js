@@ -15,12 +15,37 @@ import { empty } from "./notice.js";
  */
 export function table({ caption, columns, rows, none, sorting }) {
   if (!rows.length) return empty(none);
-  return make("div", { class: "wide", role: "region", "aria-label": caption, tabindex: 0, key: caption },
-    make("table", {},
+  return make(
+    "div",
+    { class: "wide", role: "region", "aria-label": caption, tabindex: 0, key: caption },
+    make(
+      "table",
+      {},
       make("caption", { class: "unseen" }, caption),
-      make("thead", {}, make("tr", {}, columns.map((column) => head(column, sorting)))),
-      make("tbody", {}, rows.map(({ key, cells }) => make("tr", { key }, cells.map((cell, at) =>
-        make(at ? "td" : "th", { class: columns[at].numeric ? "numeric" : null, scope: at ? null : "row" }, cell)))))));
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          columns.map((column) => head(column, sorting)),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        rows.map(({ key, cells }) =>
+          make(
+            "tr",
+            { key },
+            cells.map((cell, at) =>
+              make(at ? "td" : "th", { class: columns[at].numeric ? "numeric" : null, scope: at ? null : "row" }, cell),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** @typedef {{ current: string, link: (sort: string) => string }} Sorting by a name, or by `-name` from the top */
@@ -30,16 +55,25 @@ function head({ title, numeric, sort, means }, sorting) {
   const attributes = { scope: "col", class: numeric ? "numeric" : null, title: means };
   if (!sort || !sorting) return make("th", attributes, title);
   const { current, link } = sorting;
-  const up = current === sort, down = current === `-${sort}`;
+  const up = current === sort,
+    down = current === `-${sort}`;
   const next = down ? sort : up ? `-${sort}` : numeric ? `-${sort}` : sort;
-  return make("th", { ...attributes, "aria-sort": up ? "ascending" : down ? "descending" : null },
-    make("a", { href: link(next) }, title, make("span", { "aria-hidden": "true" }, up ? " ↑" : down ? " ↓" : "")));
+  return make(
+    "th",
+    { ...attributes, "aria-sort": up ? "ascending" : down ? "descending" : null },
+    make("a", { href: link(next) }, title, make("span", { "aria-hidden": "true" }, up ? " ↑" : down ? " ↓" : "")),
+  );
 }
 
 /** Links to the first and the next page. @param {string[]} path @param {Record<string, string>} query @param {string | null} cursor */
 export function pager(path, query, cursor) {
   if (!query.cursor && !cursor) return null;
-  return make("nav", { class: "pager", "aria-label": "Pages", key: "pager" },
+  return make(
+    "nav",
+    { class: "pager", "aria-label": "Pages", key: "pager" },
     query.cursor ? make("a", { href: linkTo(path, { ...query, cursor: null }) }, "⇤ first page") : null,
-    cursor ? make("a", { href: linkTo(path, { ...query, cursor }) }, "next page →") : make("span", { class: "soft" }, "the last page"));
+    cursor
+      ? make("a", { href: linkTo(path, { ...query, cursor }) }, "next page →")
+      : make("span", { class: "soft" }, "the last page"),
+  );
 }

@@ -9,9 +9,15 @@ const COLUMNS = [{ title: "when" }, { title: "who" }, { title: "did" }, { title:
 
 /** @type {Record<string, string>} */
 const ACTS = {
-  "node.put": "listed, moved or drained a node", "nodes.replace": "replaced the list of nodes", "node.remove": "removed a node",
-  "node.cordon": "cordoned a node", "node.uncordon": "uncordoned a node", "reservation.cancel": "cancelled a reservation",
-  "template.put": "declared a template", "template.delete": "deleted a template", "settings.put": "put settings into force",
+  "node.put": "listed, moved or drained a node",
+  "nodes.replace": "replaced the list of nodes",
+  "node.remove": "removed a node",
+  "node.cordon": "cordoned a node",
+  "node.uncordon": "uncordoned a node",
+  "reservation.cancel": "cancelled a reservation",
+  "template.put": "declared a template",
+  "template.delete": "deleted a template",
+  "settings.put": "put settings into force",
 };
 
 /** Who did what, newest first. */
@@ -27,8 +33,12 @@ export const audit = {
   /** @param {any} content @param {{ address: import("../address.js").Address }} context */
   show({ acts, cursor }, { address }) {
     return [
-      table({ caption: "Acts, newest first", columns: COLUMNS, rows: acts.map(row),
-        none: "Nobody has done anything yet. Drains, cordons, removals, templates, settings and cancels by admins are kept." }),
+      table({
+        caption: "Acts, newest first",
+        columns: COLUMNS,
+        rows: acts.map(row),
+        none: "Nobody has done anything yet. Drains, cordons, removals, templates, settings and cancels by admins are kept.",
+      }),
       pager(["audit"], Object.fromEntries(address.query), cursor),
     ];
   },
@@ -36,14 +46,29 @@ export const audit = {
 
 /** @param {any} done @param {number} at */
 function row({ instant_ms: atMs, actor, act, subject, details }, at) {
-  return { key: `${atMs} ${act} ${subject} ${at}`, cells: [
-    when(atMs),
-    actor || make("span", { class: "soft" }, "anyone: there are no keys"),
-    ACTS[act] ?? act,
-    act.startsWith("node.") ? nodeLink(subject) : act.startsWith("reservation.") ? reservationLink(subject) :
-      act.startsWith("settings.") ? make("a", { href: linkTo(["settings"]) }, subject || "the ledger") : subject || "–",
-    make("span", { class: "soft" }, Object.entries(details).filter(([, value]) => value !== "").map(([name, value]) => `${name}: ${said(value)}`).join(", ") || "–"),
-  ] };
+  return {
+    key: `${atMs} ${act} ${subject} ${at}`,
+    cells: [
+      when(atMs),
+      actor || make("span", { class: "soft" }, "anyone: there are no keys"),
+      ACTS[act] ?? act,
+      act.startsWith("node.")
+        ? nodeLink(subject)
+        : act.startsWith("reservation.")
+          ? reservationLink(subject)
+          : act.startsWith("settings.")
+            ? make("a", { href: linkTo(["settings"]) }, subject || "the ledger")
+            : subject || "–",
+      make(
+        "span",
+        { class: "soft" },
+        Object.entries(details)
+          .filter(([, value]) => value !== "")
+          .map(([name, value]) => `${name}: ${said(value)}`)
+          .join(", ") || "–",
+      ),
+    ],
+  };
 }
 
 /** @param {unknown} value */

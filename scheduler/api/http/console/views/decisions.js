@@ -11,8 +11,15 @@ import { REASONS, saidReason } from "../words.js";
 
 const PAGE = 100;
 const MIB = 2 ** 20;
-const COLUMNS = [{ title: "when" }, { title: "outcome" }, { title: "asked for" }, { title: "node" }, { title: "reservation" },
-  { title: "caller" }, { title: "strategy" }];
+const COLUMNS = [
+  { title: "when" },
+  { title: "outcome" },
+  { title: "asked for" },
+  { title: "node" },
+  { title: "reservation" },
+  { title: "caller" },
+  { title: "strategy" },
+];
 
 /** The last decisions, newest first, and what kept nodes out of those that were refused. */
 export const decisions = {
@@ -30,14 +37,31 @@ export const decisions = {
     const query = Object.fromEntries(address.query);
     const { reason = "", node_id = "", caller = "" } = query;
     return [
-      addressForm({ name: "Filter decisions", button: "Filter", link: (given) => linkTo(["decisions"], given), fields: [
-        { name: "reason", label: "Refused because", options: [["", "any outcome"], ...Object.entries(REASONS)], value: reason },
-        { name: "node_id", label: "Node", value: node_id },
-        { name: "caller", label: "Caller", value: caller },
-      ] }),
+      addressForm({
+        name: "Filter decisions",
+        button: "Filter",
+        link: (given) => linkTo(["decisions"], given),
+        fields: [
+          {
+            name: "reason",
+            label: "Refused because",
+            options: [["", "any outcome"], ...Object.entries(REASONS)],
+            value: reason,
+          },
+          { name: "node_id", label: "Node", value: node_id },
+          { name: "caller", label: "Caller", value: caller },
+        ],
+      }),
       tally(found),
-      table({ caption: "Decisions", columns: COLUMNS, rows: found.map(row), none: reason || node_id || caller ?
-        "None of the decisions that are kept is like that." : "Nothing has been decided yet. The last ones are kept, as many as decisions.keep says." }),
+      table({
+        caption: "Decisions",
+        columns: COLUMNS,
+        rows: found.map(row),
+        none:
+          reason || node_id || caller
+            ? "None of the decisions that are kept is like that."
+            : "Nothing has been decided yet. The last ones are kept, as many as decisions.keep says.",
+      }),
       pager(["decisions"], query, cursor),
     ];
   },
@@ -50,40 +74,81 @@ function tally(found) {
   /** @type {Map<string, number>} */
   const byReason = new Map();
   for (const { reason } of refused) byReason.set(reason, (byReason.get(reason) ?? 0) + 1);
-  return make("p", { key: "tally" }, `Of these ${count(found.length)}, ${count(refused.length)} refused: `,
-    [...byReason].sort(([, one], [, other]) => other - one).flatMap(([reason, many], at) =>
-      [at ? ", " : "", make("a", { href: linkTo(["decisions"], { reason }) }, `${count(many)} ${saidReason(reason)}`)]), ".");
+  return make(
+    "p",
+    { key: "tally" },
+    `Of these ${count(found.length)}, ${count(refused.length)} refused: `,
+    [...byReason]
+      .sort(([, one], [, other]) => other - one)
+      .flatMap(([reason, many], at) => [
+        at ? ", " : "",
+        make("a", { href: linkTo(["decisions"], { reason }) }, `${count(many)} ${saidReason(reason)}`),
+      ]),
+    ".",
+  );
 }
 
 /** @param {any} decision */
 function row(decision) {
-  const { instant_ms: atMs, outcome, reason, hint, node_id, reservation_id, caller, strategy, degraded, request_id } = decision;
-  return { key: `${atMs} ${request_id} ${reservation_id}`, cells: [
-    when(atMs),
-    [status(outcome), reason ? ` ${saidReason(reason)}` : null, degraded ? " as the last resort" : null, keptOut(decision)],
-    hint ? [asked(hint), outcome === "refused" ? [" ", make("a", { href: whyNow(hint) }, "and now?")] : null].flat() : "any node, reserving nothing",
-    nodeLink(node_id),
-    reservation_id ? reservationLink(reservation_id) : "–",
-    caller || "–",
-    strategy || "–",
-  ] };
+  const {
+    instant_ms: atMs,
+    outcome,
+    reason,
+    hint,
+    node_id,
+    reservation_id,
+    caller,
+    strategy,
+    degraded,
+    request_id,
+  } = decision;
+  return {
+    key: `${atMs} ${request_id} ${reservation_id}`,
+    cells: [
+      when(atMs),
+      [
+        status(outcome),
+        reason ? ` ${saidReason(reason)}` : null,
+        degraded ? " as the last resort" : null,
+        keptOut(decision),
+      ],
+      hint
+        ? [asked(hint), outcome === "refused" ? [" ", make("a", { href: whyNow(hint) }, "and now?")] : null].flat()
+        : "any node, reserving nothing",
+      nodeLink(node_id),
+      reservation_id ? reservationLink(reservation_id) : "–",
+      caller || "–",
+      strategy || "–",
+    ],
+  };
 }
 
 /** Nodes by the first reason that kept each out. @param {any} decision */
 function keptOut({ reasons, over_limit: over }) {
   const listed = Object.entries(reasons);
-  return listed.length ? make("span", { class: "soft why" },
-    listed.map(([reason, nodes]) => `${counted(Number(nodes), "node")}: ${saidReason(reason)}`).join("; "),
-    over ? ` (${over.limit}: at most ${count(over.maximum)})` : null) : null;
+  return listed.length
+    ? make(
+        "span",
+        { class: "soft why" },
+        listed.map(([reason, nodes]) => `${counted(Number(nodes), "node")}: ${saidReason(reason)}`).join("; "),
+        over ? ` (${over.limit}: at most ${count(over.maximum)})` : null,
+      )
+    : null;
 }
 
 /** @param {any} hint */
 function asked({ kind, template_id, cpu_count, memory_mb, images }) {
   if (kind === "sandbox") return [`template ${template_id || "not stated"}`];
-  return [size({ cpu_count, memory_bytes: (memory_mb ?? 0) * MIB }, bytes), images?.length ? make("span", { class: "soft why" }, images.join(", ")) : null];
+  return [
+    size({ cpu_count, memory_bytes: (memory_mb ?? 0) * MIB }, bytes),
+    images?.length ? make("span", { class: "soft why" }, images.join(", ")) : null,
+  ];
 }
 
 /** @param {any} hint */
 function whyNow({ template_id, cpu_count, memory_mb, images }) {
-  return linkTo(["why"], template_id ? { template: template_id } : { cpu: cpu_count, memory: memory_mb, image: images?.[0] });
+  return linkTo(
+    ["why"],
+    template_id ? { template: template_id } : { cpu: cpu_count, memory: memory_mb, image: images?.[0] },
+  );
 }

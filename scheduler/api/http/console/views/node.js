@@ -36,20 +36,37 @@ export const node = {
         ["Pressure", pressureBar(found.pressure.highest)],
         ["CPUs", cpuBar(found)],
         ["Memory", memoryBar(found)],
-        ["Sandboxes", `${count(shot.sandbox_count)} running, ${count(shot.sandbox_starting_count)} starting, ${count(shot.paused_sandbox_count)} paused, ${count(found.pending.sandbox_count)} reserved`],
+        [
+          "Sandboxes",
+          `${count(shot.sandbox_count)} running, ${count(shot.sandbox_starting_count)} starting, ${count(shot.paused_sandbox_count)} paused, ${count(found.pending.sandbox_count)} reserved`,
+        ],
         ["Creates since its start", `${count(shot.create_successes)} succeeded, ${count(shot.create_fails)} failed`],
         ["Last report", when(found.last_seen_ms)],
         ["Endpoint", make("code", {}, found.endpoint)],
         ["Instance", make("code", {}, found.service_instance_id || "none has reported")],
         ["Cluster", found.cluster_id || "–"],
-        ["Version", [found.version || "–", found.commit ? make("span", { class: "soft" }, ` (${found.commit})`) : null]],
-        ["Machine", found.machine_info ? `${found.machine_info.cpu_model_name} · ${found.machine_info.cpu_architecture}` : "–"],
-        ...Object.entries(found.labels ?? {}).map(([name, value]) => /** @type {[string, any]} */ ([`Label ${name}`, value])),
+        [
+          "Version",
+          [found.version || "–", found.commit ? make("span", { class: "soft" }, ` (${found.commit})`) : null],
+        ],
+        [
+          "Machine",
+          found.machine_info ? `${found.machine_info.cpu_model_name} · ${found.machine_info.cpu_architecture}` : "–",
+        ],
+        ...Object.entries(found.labels ?? {}).map(
+          ([name, value]) => /** @type {[string, any]} */ ([`Label ${name}`, value]),
+        ),
       ]),
       shot.disks.length ? make("section", {}, make("h2", {}, "Disks"), facts(shot.disks.map(disk))) : null,
       make("h2", {}, "Its reservations"),
       reservationTable(reserved.reservations, "Nothing is reserved on this node, and nothing that ended lately was."),
-      reserved.cursor ? make("p", {}, make("a", { href: linkTo(["reservations"], { node_id: found.node_id }) }, "All reservations of this node")) : null,
+      reserved.cursor
+        ? make(
+            "p",
+            {},
+            make("a", { href: linkTo(["reservations"], { node_id: found.node_id }) }, "All reservations of this node"),
+          )
+        : null,
     ];
   },
 };

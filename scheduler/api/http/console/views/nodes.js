@@ -12,11 +12,22 @@ import { count, counted } from "../units.js";
 const PAGE = 50;
 const FIELDS = "status,cordoned,ineligible_reason,pressure,snapshot,pending,last_seen_ms";
 /** @type {[string, string][]} */
-const STATES = [["", "any"], ["ready", "ready"], ["connecting", "connecting"], ["unhealthy", "unhealthy"], ["lingering", "draining"]];
+const STATES = [
+  ["", "any"],
+  ["ready", "ready"],
+  ["connecting", "connecting"],
+  ["unhealthy", "unhealthy"],
+  ["lingering", "draining"],
+];
 const COLUMNS = [
   { title: "node", sort: "node_id" },
   { title: "state" },
-  { title: "pressure", sort: "pressure", numeric: true, means: "load, reservations included, as a part of the effective capacity: the greater of CPU and memory" },
+  {
+    title: "pressure",
+    sort: "pressure",
+    numeric: true,
+    means: "load, reservations included, as a part of the effective capacity: the greater of CPU and memory",
+  },
   { title: "CPUs", sort: "cpu_count", numeric: true },
   { title: "memory", sort: "memory_bytes", numeric: true },
   { title: "sandboxes", sort: "sandbox_count", numeric: true },
@@ -40,14 +51,29 @@ export const nodes = {
     const query = Object.fromEntries(address.query);
     const { status = "", sort = "node_id" } = query;
     return [
-      make("div", { class: "tools" },
-        addressForm({ name: "Filter nodes", button: "Filter", link: (given) => linkTo(["nodes"], given),
-          fields: [{ name: "status", label: "State", options: STATES, value: status }] }),
-        addressForm({ name: "Open a node", button: "Open", link: ({ id }) => linkTo(["nodes", id]), fields: [{ name: "id", label: "Node", required: true }] })),
+      make(
+        "div",
+        { class: "tools" },
+        addressForm({
+          name: "Filter nodes",
+          button: "Filter",
+          link: (given) => linkTo(["nodes"], given),
+          fields: [{ name: "status", label: "State", options: STATES, value: status }],
+        }),
+        addressForm({
+          name: "Open a node",
+          button: "Open",
+          link: ({ id }) => linkTo(["nodes", id]),
+          fields: [{ name: "id", label: "Node", required: true }],
+        }),
+      ),
       table({
-        caption: "Nodes", columns: COLUMNS, rows: content.nodes.map(row),
-        none: status ? "No node is in this state." :
-          "No node is listed yet. They come from the configuration, from Kubernetes, from PUT /v1/nodes or from their own first report.",
+        caption: "Nodes",
+        columns: COLUMNS,
+        rows: content.nodes.map(row),
+        none: status
+          ? "No node is in this state."
+          : "No node is listed yet. They come from the configuration, from Kubernetes, from PUT /v1/nodes or from their own first report.",
         sorting: { current: sort, link: (next) => linkTo(["nodes"], { status, sort: next }) },
       }),
       pager(["nodes"], query, content.cursor),
@@ -58,14 +84,20 @@ export const nodes = {
 /** @param {any} node */
 function row(node) {
   const shot = node.snapshot;
-  return { key: node.node_id, cells: [
-    nodeLink(node.node_id),
-    nodeStatus(node),
-    pressureBar(node.pressure.highest),
-    cpuBar(node),
-    memoryBar(node),
-    [count(shot.sandbox_count), shot.paused_sandbox_count ? make("span", { class: "soft" }, ` + ${shot.paused_sandbox_count} paused`) : null],
-    node.pending.sandbox_count ? counted(node.pending.sandbox_count, "sandbox", "sandboxes") : "–",
-    when(node.last_seen_ms),
-  ] };
+  return {
+    key: node.node_id,
+    cells: [
+      nodeLink(node.node_id),
+      nodeStatus(node),
+      pressureBar(node.pressure.highest),
+      cpuBar(node),
+      memoryBar(node),
+      [
+        count(shot.sandbox_count),
+        shot.paused_sandbox_count ? make("span", { class: "soft" }, ` + ${shot.paused_sandbox_count} paused`) : null,
+      ],
+      node.pending.sandbox_count ? counted(node.pending.sandbox_count, "sandbox", "sandboxes") : "–",
+      when(node.last_seen_ms),
+    ],
+  };
 }

@@ -31,8 +31,11 @@ export const overview = {
       attention(concerns(summary, problem, content), summary !== null),
       summary ? strip(summary, history) : null,
       summary ? totals(summary) : null,
-      content.nodes.length ? fleetPicture(content.nodes) :
-        empty("No node is listed yet. They come from the configuration, from Kubernetes, from PUT /v1/nodes or from their own first report."),
+      content.nodes.length
+        ? fleetPicture(content.nodes)
+        : empty(
+            "No node is listed yet. They come from the configuration, from Kubernetes, from PUT /v1/nodes or from their own first report.",
+          ),
     ];
   },
 };
@@ -45,7 +48,8 @@ function pictureMs() {
 
 /** What the replica read for another tab a moment ago will do. @param {AbortSignal} signal */
 async function readFleet(signal) {
-  const nodes = [], max_age = `${Math.round(pictureMs() / 2)}ms`;
+  const nodes = [],
+    max_age = `${Math.round(pictureMs() / 2)}ms`;
   let cursor = null;
   do {
     /** @type {any} */
@@ -69,56 +73,139 @@ async function readOwnSettings(signal) {
 
 /** @param {import("../attention.js").Concern[]} found @param {boolean} isKnown */
 function attention(found, isKnown) {
-  return make("section", { "aria-labelledby": "attention-title", class: "attention", key: "attention" },
+  return make(
+    "section",
+    { "aria-labelledby": "attention-title", class: "attention", key: "attention" },
     make("h2", { id: "attention-title" }, "Needs attention"),
     make("p", { class: "unseen", role: "status" }, isKnown ? `${counted(found.length, "matter")} now` : null),
-    found.length ? make("ul", {}, found.map(({ key, tone, title, reason, link }) =>
-      make("li", { key, class: `notice ${tone}` },
-        make("strong", {}, make("span", { "aria-hidden": "true" }, tone === "bad" ? "✕ " : "▲ "), link ? make("a", { href: link }, title) : title),
-        make("span", { class: "why" }, reason))))
-      : isKnown ? make("p", { class: "notice good" }, make("span", { "aria-hidden": "true" }, "● "), "Nothing does: nodes report, requests are placed, the ledger answers.") : empty("Not known yet."));
+    found.length
+      ? make(
+          "ul",
+          {},
+          found.map(({ key, tone, title, reason, link }) =>
+            make(
+              "li",
+              { key, class: `notice ${tone}` },
+              make(
+                "strong",
+                {},
+                make("span", { "aria-hidden": "true" }, tone === "bad" ? "✕ " : "▲ "),
+                link ? make("a", { href: link }, title) : title,
+              ),
+              make("span", { class: "why" }, reason),
+            ),
+          ),
+        )
+      : isKnown
+        ? make(
+            "p",
+            { class: "notice good" },
+            make("span", { "aria-hidden": "true" }, "● "),
+            "Nothing does: nodes report, requests are placed, the ledger answers.",
+          )
+        : empty("Not known yet."),
+  );
 }
 
 /** @param {any} summary @param {import("../history.js").History} history */
 function strip(summary, history) {
   const { rates, reservations, nodes } = summary;
-  const refused = sum(rates.refused), oldestMs = pendingForMs(summary);
-  const line = (/** @type {string} */ name, /** @type {string} */ what, /** @type {(value: number) => string} */ say) => sparkline(what, history.of(name), say);
-  return make("section", { "aria-label": "Now", class: "strip", key: "strip" },
+  const refused = sum(rates.refused),
+    oldestMs = pendingForMs(summary);
+  const line = (/** @type {string} */ name, /** @type {string} */ what, /** @type {(value: number) => string} */ say) =>
+    sparkline(what, history.of(name), say);
+  return make(
+    "section",
+    { "aria-label": "Now", class: "strip", key: "strip" },
     figure("Placed", rate(rates.placed), line("placed", "Placed", rate)),
     figure("Refused", rate(refused), line("refused", "Refused", rate), linkTo(["decisions"])),
-    figure("Pending", count(reservations.pending ?? 0), line("pending", "Pending reservations", count), linkTo(["reservations"], { state: "pending" })),
+    figure(
+      "Pending",
+      count(reservations.pending ?? 0),
+      line("pending", "Pending reservations", count),
+      linkTo(["reservations"], { state: "pending" }),
+    ),
     figure("CPUs in use", percent(part(summary, "cpu_count")), line("cpu", "CPUs in use", percent)),
     figure("Memory in use", percent(part(summary, "memory_bytes")), line("memory", "Memory in use", percent)),
-    figure("Nodes", count(sum(nodes)), make("span", { class: "soft" }, STATES.filter((state) => nodes[state]).map((state) => `${count(nodes[state])} ${saidState(state).word}`).join(", ") || "none"), linkTo(["nodes"])),
-    figure("Oldest pending", oldestMs === null ? "none" : duration(oldestMs), null, linkTo(["reservations"], { state: "pending" })),
-    figure("Largest free", largest(summary.largest_free), null));
+    figure(
+      "Nodes",
+      count(sum(nodes)),
+      make(
+        "span",
+        { class: "soft" },
+        STATES.filter((state) => nodes[state])
+          .map((state) => `${count(nodes[state])} ${saidState(state).word}`)
+          .join(", ") || "none",
+      ),
+      linkTo(["nodes"]),
+    ),
+    figure(
+      "Oldest pending",
+      oldestMs === null ? "none" : duration(oldestMs),
+      null,
+      linkTo(["reservations"], { state: "pending" }),
+    ),
+    figure("Largest free", largest(summary.largest_free), null),
+  );
 }
 
 /** The most that one node of any class has free: no larger request is placed. @param {Record<string, any>} byClass */
 function largest(byClass) {
   const most = (/** @type {string} */ name) => Math.max(...Object.values(byClass).map((free) => free[name] ?? -1));
-  const cpus = most("cpu_count"), memory = most("memory_bytes");
+  const cpus = most("cpu_count"),
+    memory = most("memory_bytes");
   return cpus < 0 ? "–" : `${count(cpus)} CPUs, ${memory < 0 ? "–" : bytes(memory)}`;
 }
 
 /** @param {any} summary */
 function terms({ domain, strategy, settings_revision, replicas, ledger }) {
-  return make("p", { class: "soft", key: "terms" }, `Domain ${domain} · strategy ${strategy} · settings of revision ${settings_revision} · ${counted(replicas.length, "replica")} · ledger ${ledger.rebuilding ? "is being rebuilt" : "whole"}`);
+  return make(
+    "p",
+    { class: "soft", key: "terms" },
+    `Domain ${domain} · strategy ${strategy} · settings of revision ${settings_revision} · ${counted(replicas.length, "replica")} · ledger ${ledger.rebuilding ? "is being rebuilt" : "whole"}`,
+  );
 }
 
 /** @param {string} name @param {string} value @param {any} below @param {string} [link] */
 function figure(name, value, below, link) {
-  return make("div", { class: "figure", key: name }, make("p", { class: "name" }, link ? make("a", { href: link }, name) : name),
-    make("p", { class: "value" }, value), below);
+  return make(
+    "div",
+    { class: "figure", key: name },
+    make("p", { class: "name" }, link ? make("a", { href: link }, name) : name),
+    make("p", { class: "value" }, value),
+    below,
+  );
 }
 
 /** @param {any} summary */
 function totals(summary) {
   const { capacity, allocated, reserved } = summary;
-  return make("section", { "aria-label": "Capacity", class: "totals", key: "totals" },
-    make("div", {}, make("h3", {}, "CPUs"), bar("CPUs", { capacity: capacity.cpu_count || null, allocated: allocated.cpu_count, reserved: reserved.cpu_count, say: count })),
-    make("div", {}, make("h3", {}, "Memory"), bar("Memory", { capacity: capacity.memory_bytes || null, allocated: allocated.memory_bytes, reserved: reserved.memory_bytes, say: bytes })));
+  return make(
+    "section",
+    { "aria-label": "Capacity", class: "totals", key: "totals" },
+    make(
+      "div",
+      {},
+      make("h3", {}, "CPUs"),
+      bar("CPUs", {
+        capacity: capacity.cpu_count || null,
+        allocated: allocated.cpu_count,
+        reserved: reserved.cpu_count,
+        say: count,
+      }),
+    ),
+    make(
+      "div",
+      {},
+      make("h3", {}, "Memory"),
+      bar("Memory", {
+        capacity: capacity.memory_bytes || null,
+        allocated: allocated.memory_bytes,
+        reserved: reserved.memory_bytes,
+        say: bytes,
+      }),
+    ),
+  );
 }
 
 /** @param {Record<string, number>} numbers */

@@ -15,11 +15,14 @@ export const settings = {
   /** @param {import("../address.js").Address} _address @param {AbortSignal} signal */
   async load(_address, signal) {
     const [agreed, replicas, own] = await Promise.all([
-      read("v1/settings", {}, signal), read("v1/replicas", {}, signal),
-      read("readyz", {}, signal).then((ready) => ready.settings).catch((problem) => {
-        if (problem instanceof Problem) return problem.content.settings ?? null;
-        throw problem;
-      }),
+      read("v1/settings", {}, signal),
+      read("v1/replicas", {}, signal),
+      read("readyz", {}, signal)
+        .then((ready) => ready.settings)
+        .catch((problem) => {
+          if (problem instanceof Problem) return problem.content.settings ?? null;
+          throw problem;
+        }),
     ]);
     return { agreed, replicas, own };
   },
@@ -28,21 +31,50 @@ export const settings = {
   show({ agreed, replicas, own }) {
     const differing = new Set(own?.differing ?? []);
     return [
-      make("p", { class: "soft" }, "All replicas place by these. They live in the ledger; the configuration with the highest settings.revision wrote them."),
+      make(
+        "p",
+        { class: "soft" },
+        "All replicas place by these. They live in the ledger; the configuration with the highest settings.revision wrote them.",
+      ),
       facts([
         ["Domain", agreed.domain],
         ["Revision", count(agreed.revision)],
         ["Epoch", make("code", {}, agreed.epoch)],
         ["Ledger", agreed.rebuilding ? "rebuilding" : "whole"],
         ["Time ahead of Redis' clock", agreed.clock_skew_ms ? duration(agreed.clock_skew_ms) : "none"],
-        ["Replicas", make("ul", { class: "plain" }, replicas.replicas.map((/** @type {any} */ each) =>
-          make("li", { key: each.replica_id }, make("code", {}, each.replica_id), make("span", { class: "soft" }, " expires "), when(each.expires_at_ms))))],
+        [
+          "Replicas",
+          make(
+            "ul",
+            { class: "plain" },
+            replicas.replicas.map((/** @type {any} */ each) =>
+              make(
+                "li",
+                { key: each.replica_id },
+                make("code", {}, each.replica_id),
+                make("span", { class: "soft" }, " expires "),
+                when(each.expires_at_ms),
+              ),
+            ),
+          ),
+        ],
       ]),
-      table({ caption: "Settings in force", columns: COLUMNS, none: "The ledger has no settings yet.",
-        rows: flat(agreed.settings).map(([name, value]) => ({ key: name, cells: [
-          make("code", {}, name), said(name, value), source(agreed, name),
-          differing.has(name.split(".")[0]) || differing.has(name) ? make("span", { class: "status watch" }, "▲ is configured otherwise") : "agrees",
-        ] })) }),
+      table({
+        caption: "Settings in force",
+        columns: COLUMNS,
+        none: "The ledger has no settings yet.",
+        rows: flat(agreed.settings).map(([name, value]) => ({
+          key: name,
+          cells: [
+            make("code", {}, name),
+            said(name, value),
+            source(agreed, name),
+            differing.has(name.split(".")[0]) || differing.has(name)
+              ? make("span", { class: "status watch" }, "▲ is configured otherwise")
+              : "agrees",
+          ],
+        })),
+      }),
     ];
   },
 };
@@ -57,7 +89,10 @@ function source(agreed, name) {
 /** Nested members by their path. @param {Record<string, any>} tree @param {string} [above] @returns {[string, any][]} */
 function flat(tree, above = "") {
   return Object.entries(tree).flatMap(([name, value]) =>
-    value !== null && typeof value === "object" && !Array.isArray(value) ? flat(value, `${above}${name}.`) : [[`${above}${name}`, value]]);
+    value !== null && typeof value === "object" && !Array.isArray(value)
+      ? flat(value, `${above}${name}.`)
+      : [[`${above}${name}`, value]],
+  );
 }
 
 /** @param {string} name @param {any} value */

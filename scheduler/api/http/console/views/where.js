@@ -25,15 +25,43 @@ export const where = {
   show(content, { address: { query } }) {
     return [
       make("p", { class: "soft" }, "What a gateway that looks this sandbox up is answered now."),
-      addressForm({ name: "Where is a sandbox?", button: "Look up", link: (given) => linkTo(["where"], given),
-        fields: [{ name: "sandbox", label: "Sandbox", value: query.get("sandbox"), required: true }] }),
-      content ? make("div", { role: "status" }, content.found ? [
-        make("p", { class: "lead" }, make("code", {}, content.sandboxId), " is on ", nodeLink(content.found.node.node_id), "."),
-        facts([["Endpoint", make("code", {}, content.found.node.endpoint)]]),
-      ] : [
-        make("p", { class: "lead" }, make("code", {}, content.sandboxId), " is on no node that the ledger knows of."),
-        make("p", { class: "soft" }, "It has ended, it was never confirmed, or no report has listed it for longer than binding_ttl."),
-      ]) : null,
+      addressForm({
+        name: "Where is a sandbox?",
+        button: "Look up",
+        link: (given) => linkTo(["where"], given),
+        fields: [{ name: "sandbox", label: "Sandbox", value: query.get("sandbox"), required: true }],
+      }),
+      content
+        ? make(
+            "div",
+            { role: "status" },
+            content.found
+              ? [
+                  make(
+                    "p",
+                    { class: "lead" },
+                    make("code", {}, content.sandboxId),
+                    " is on ",
+                    nodeLink(content.found.node.node_id),
+                    ".",
+                  ),
+                  facts([["Endpoint", make("code", {}, content.found.node.endpoint)]]),
+                ]
+              : [
+                  make(
+                    "p",
+                    { class: "lead" },
+                    make("code", {}, content.sandboxId),
+                    " is on no node that the ledger knows of.",
+                  ),
+                  make(
+                    "p",
+                    { class: "soft" },
+                    "It has ended, it was never confirmed, or no report has listed it for longer than binding_ttl.",
+                  ),
+                ],
+          )
+        : null,
     ];
   },
 };

@@ -9,7 +9,12 @@ import { count, counted } from "../units.js";
 import { saidReason } from "../words.js";
 
 const SHOWN = 100;
-const COLUMNS = [{ title: "node" }, { title: "answer" }, { title: "pressure with it", numeric: true }, { title: "reserved", numeric: true }];
+const COLUMNS = [
+  { title: "node" },
+  { title: "answer" },
+  { title: "pressure with it", numeric: true },
+  { title: "reserved", numeric: true },
+];
 
 /** “Why not?”: what would be answered to a request now, and why, node by node. Nothing is reserved. */
 export const why = {
@@ -26,13 +31,22 @@ export const why = {
   /** @param {any} content @param {{ address: import("../address.js").Address }} context */
   show(content, { address: { query } }) {
     return [
-      make("p", { class: "soft" }, "What would be answered to this request now. It is only asked: nothing is reserved, no rotation moves."),
-      addressForm({ name: "Why not?", button: "Ask", link: (given) => linkTo(["why"], given), fields: [
-        { name: "cpu", label: "CPUs", type: "number", min: 0, max: 4294967295, value: query.get("cpu") ?? "1" },
-        { name: "memory", label: "Memory (MiB)", type: "number", min: 0, value: query.get("memory") ?? "1024" },
-        { name: "image", label: "Image (optional)", value: query.get("image") },
-        { name: "template", label: "or a template, instead of a size", value: query.get("template") },
-      ] }),
+      make(
+        "p",
+        { class: "soft" },
+        "What would be answered to this request now. It is only asked: nothing is reserved, no rotation moves.",
+      ),
+      addressForm({
+        name: "Why not?",
+        button: "Ask",
+        link: (given) => linkTo(["why"], given),
+        fields: [
+          { name: "cpu", label: "CPUs", type: "number", min: 0, max: 4294967295, value: query.get("cpu") ?? "1" },
+          { name: "memory", label: "Memory (MiB)", type: "number", min: 0, value: query.get("memory") ?? "1024" },
+          { name: "image", label: "Image (optional)", value: query.get("image") },
+          { name: "template", label: "or a template, instead of a size", value: query.get("template") },
+        ],
+      }),
       content ? answer(content) : null,
     ];
   },
@@ -44,44 +58,94 @@ function hintOf(query) {
   if (template) return { kind: "sandbox", template_id: template };
   if (!query.has("cpu") && !query.has("memory")) return null;
   const image = query.get("image");
-  return { kind: "cold_sandbox", cpu_count: Number(query.get("cpu") ?? 0), memory_mb: Number(query.get("memory") ?? 0),
-    images: image ? [image] : [] };
+  return {
+    kind: "cold_sandbox",
+    cpu_count: Number(query.get("cpu") ?? 0),
+    memory_mb: Number(query.get("memory") ?? 0),
+    images: image ? [image] : [],
+  };
 }
 
 /** @param {any} content */
 function answer(content) {
   const reasons = Object.entries(content.reasons).sort(([, one], [, other]) => Number(other) - Number(one));
-  return make("section", { "aria-label": "The answer" },
-    make("p", { class: "lead", role: "status" }, content.node
-      ? [make("span", { class: "status good" }, "● "), "It would be placed on ", nodeLink(content.node.node_id), ` by ${content.strategy}${content.degraded ? ", as the last resort: no candidate is fresh" : ""}.`]
-      : [make("span", { class: "status bad" }, "✕ "), "It would be refused: no node can take it."]),
+  return make(
+    "section",
+    { "aria-label": "The answer" },
+    make(
+      "p",
+      { class: "lead", role: "status" },
+      content.node
+        ? [
+            make("span", { class: "status good" }, "● "),
+            "It would be placed on ",
+            nodeLink(content.node.node_id),
+            ` by ${content.strategy}${content.degraded ? ", as the last resort: no candidate is fresh" : ""}.`,
+          ]
+        : [make("span", { class: "status bad" }, "✕ "), "It would be refused: no node can take it."],
+    ),
     content.over_limit ? make("p", {}, overLimit(content.over_limit)) : null,
-    reasons.length ? [make("h2", {}, "Left out"), make("ul", { class: "tally" }, reasons.map(([reason, nodes]) =>
-      make("li", {}, make("strong", {}, counted(Number(nodes), "node")), ` ${saidReason(reason)} `, make("code", { class: "soft" }, reason))))] : null,
+    reasons.length
+      ? [
+          make("h2", {}, "Left out"),
+          make(
+            "ul",
+            { class: "tally" },
+            reasons.map(([reason, nodes]) =>
+              make(
+                "li",
+                {},
+                make("strong", {}, counted(Number(nodes), "node")),
+                ` ${saidReason(reason)} `,
+                make("code", { class: "soft" }, reason),
+              ),
+            ),
+          ),
+        ]
+      : null,
     make("h2", {}, "Node by node"),
-    table({ caption: "The answer, node by node", columns: COLUMNS, none: "No node is listed.",
-      rows: [...content.nodes].sort(byRank).map((node) => row(node, content.node?.node_id)) }),
-    content.cursor ? make("p", { class: "soft" }, `The first ${SHOWN} are shown.`) : null);
+    table({
+      caption: "The answer, node by node",
+      columns: COLUMNS,
+      none: "No node is listed.",
+      rows: [...content.nodes].sort(byRank).map((node) => row(node, content.node?.node_id)),
+    }),
+    content.cursor ? make("p", { class: "soft" }, `The first ${SHOWN} are shown.`) : null,
+  );
 }
 
 /** @param {any} limit */
 function overLimit({ limit, current, pending, requested, maximum }) {
-  return ["Commonest limit: ", make("code", {}, limit), ` – ${count(current)} there, ${count(pending)} reserved, ${count(requested)} asked for; at most ${count(maximum)}.`];
+  return [
+    "Commonest limit: ",
+    make("code", {}, limit),
+    ` – ${count(current)} there, ${count(pending)} reserved, ${count(requested)} asked for; at most ${count(maximum)}.`,
+  ];
 }
 
 /** @param {any} one @param {any} other */
 function byRank(one, other) {
-  return (one.rank ?? Infinity) - (other.rank ?? Infinity) ;
+  return (one.rank ?? Infinity) - (other.rank ?? Infinity);
 }
 
 /** @param {any} node @param {string | undefined} chosen */
 function row(node, chosen) {
-  return { key: node.node_id, cells: [
-    nodeLink(node.node_id),
-    node.rank === null
-      ? [make("span", { class: "status bad" }, "✕ "), saidReason(node.reason), node.over_limit ? [": ", overLimit(node.over_limit).slice(1)] : null].flat()
-      : [make("span", { class: "status good" }, "● "), node.node_id === chosen ? "would be chosen" : `rank ${node.rank + 1}`],
-    pressureBar(node.pressure.highest),
-    node.pending.sandbox_count ? counted(node.pending.sandbox_count, "sandbox", "sandboxes") : "–",
-  ] };
+  return {
+    key: node.node_id,
+    cells: [
+      nodeLink(node.node_id),
+      node.rank === null
+        ? [
+            make("span", { class: "status bad" }, "✕ "),
+            saidReason(node.reason),
+            node.over_limit ? [": ", overLimit(node.over_limit).slice(1)] : null,
+          ].flat()
+        : [
+            make("span", { class: "status good" }, "● "),
+            node.node_id === chosen ? "would be chosen" : `rank ${node.rank + 1}`,
+          ],
+      pressureBar(node.pressure.highest),
+      node.pending.sandbox_count ? counted(node.pending.sandbox_count, "sandbox", "sandboxes") : "–",
+    ],
+  };
 }
