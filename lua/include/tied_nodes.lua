@@ -4,24 +4,34 @@ local function counts_of(member)
   return string.sub(member, 1, 30)
 end
 
--- Of the nodes of one row that are within its memory limit, those with the least counts among the first by memory.
--- Second: whether there may be more.
+-- Of the nodes of one row that are within its memory limit, those with the least counts among the first by memory that are
+-- accepted. Second: whether there may be more.
+local PASSED_MOST = 256
+
 local function list_by_counts(item, picker)
-  local members = redis.call('ZRANGEBYSCORE', item.key, '-inf', string.format('%.17g', item.most), 'LIMIT', 0, item.share)
-  local list, least, size = {}, nil, 0
-  for index = 1, #members do
-    local member = members[index]
-    local counts = string.sub(member, 1, 30)
-    if (not least or counts <= least)
-      and (not picker.accepts or picker.accepts(string.sub(member, 31), item.class)) then
-      if counts ~= least then list, least, size = {}, counts, 0 end
-      size = size + 1
-      list[size] = member
+  local list, least, size, taken, from = {}, nil, 0, 0, 0
+  while true do
+    local members = redis.call('ZRANGEBYSCORE', item.key, '-inf', string.format('%.17g', item.most), 'LIMIT', integer(from),
+      integer(item.share))
+    for index = 1, #members do
+      local member = members[index]
+      local counts = string.sub(member, 1, 30)
+      if not picker.accepts then taken = taken + 1 end
+      if (not least or counts <= least)
+        and (not picker.accepts or picker.accepts(string.sub(member, 31), item.class)) then
+        if picker.accepts then taken = taken + 1 end
+        if counts ~= least then list, least, size = {}, counts, 0 end
+        size = size + 1
+        list[size] = member
+      end
+      if picker.unproven then return list end
     end
-    if picker.unproven then return list end
+    from = from + item.share
+    if #members < item.share or taken >= item.share or from >= PASSED_MOST then
+      table.sort(list)
+      return list, #members == item.share
+    end
   end
-  table.sort(list)
-  return list, #members == item.share
 end
 
 -- Equal counts and equal memory are neighbours in a row: where they end.
