@@ -17,6 +17,7 @@
 -- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a number, and what breaks ties behind it),
 --         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {},
 --         {label, values asked for, value found} | {}}, …}
+--        {'unadmitted', resource that the settings do not list} | {'overloaded', what}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit log nodes)

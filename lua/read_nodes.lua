@@ -9,7 +9,7 @@
 -- ARGV[5]: detail  'whole', 'figures' without what a node says of its machine, or its 'state' alone
 -- ARGV[6..]: node_ids  these, in this order, instead of a page
 -- Reply: {'nodes', last id looked at | '' (that was all), {node_id, {fields}, status, reason, cpu pressure, memory pressure,
---         pending cpu, pending bytes, pending count}, …}
+--         pending cpu, pending bytes, pending count, further resources as the row has them}, …}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
 -- Cost: O(limit log nodes)
@@ -101,6 +101,7 @@ for _, node_id in ipairs(node_ids) do
       reply[#reply + 1] = {
         node_id, fields, shown, standing(row, known, demand, settings, now),
         cpu, memory, integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
+        row.resources and resources.row_text(row.resources) or '',
       }
     end
   end

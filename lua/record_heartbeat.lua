@@ -117,6 +117,7 @@ if not listed_already and not register() then return { 'again', 'absence' } end
 local details = tonumber(ARGV[15])
 local figures = {}
 for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[16 + index]) end
+figures.resources = ARGV[14]
 if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
 local restarted = known.last_seen_ms ~= nil
   and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
@@ -224,6 +225,7 @@ local function write_report()
   local fields = {
     'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
     'status', status, 'over_limit', over_limit or '', 'sequence', kept_sequence, 'stable', ARGV[16],
+    'resources_reported', ARGV[14],
   }
   if cordoned then fields[#fields + 1], fields[#fields + 2] = 'told_status', ARGV[12] end
   if not same_instance then fields[#fields + 1], fields[#fields + 2] = 'instances', select(2, processes()) end

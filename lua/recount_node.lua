@@ -161,7 +161,7 @@ local function recount_cpu_config()
   end
 end
 
-local cpu, memory, count, nameless = recount_claims(node_id, subject)
+local cpu, memory, count, nameless, further = recount_claims(node_id, subject)
 local account = account_of(node_id)
 if account then
   cpu, memory, count = cpu - account.discount_cpu, memory - account.discount_memory, count - account.discount_count
@@ -180,6 +180,24 @@ if row and (row.pending_cpu ~= cpu or row.pending_memory ~= memory or row.pendin
   finding(subject, 'pending', string.format('its row counts %d CPUs, %d bytes, %d sandboxes as pending; '
     .. 'its open reservations hold %d, %d, %d', row.pending_cpu, row.pending_memory, row.pending_count, cpu, memory, count))
 end
+-- Further resources, one by one: what is pending of each, and what the order by free ones says.
+local function recount_resources()
+  local names = {}
+  for name in pairs(row.resources or {}) do names[name] = true end
+  for name in pairs(further) do names[name] = true end
+  for name in pairs(names) do
+    local one = row.resources and row.resources[name]
+    if (one and one.pending or 0) ~= (further[name] or 0) then
+      finding(subject, 'pending', string.format('its row counts %d of %s as pending; its open reservations hold %d',
+        one and one.pending or 0, name, further[name] or 0))
+    end
+    local noted, free = redis.call('ZSCORE', key('resource:' .. name), node_id), resources.free_on(row, name)
+    if (noted and tonumber(noted) or nil) ~= free then
+      finding(subject, 'resource', 'has ' .. shown(free) .. ' of ' .. name .. ' free, noted: ' .. shown(noted))
+    end
+  end
+end
+if row then recount_resources() end
 if not listed then
   local function left(part, until_done)
     if redis.call('EXISTS', node_key(node_id, part)) == 1 and not (until_done and score_in(until_done)) then

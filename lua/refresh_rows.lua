@@ -46,6 +46,7 @@ for _, node_id in ipairs(node_ids) do
   local row = row_of(node_id)
   if row then
     enter_capacity(node_id, row)
+    resources.note_free(node_id, nil, row)
     cpu_rows.move(node_id, nil, cpu_rows.place_of(row, node_id), rows[node_id].text)
   end
 end

@@ -108,6 +108,7 @@ if discovered then
   weigh_again(node_id)
   save_rows()
   enter_capacity(node_id, row_of(node_id))
+  resources.note_free(node_id, nil, row_of(node_id))
   mend_cpu_config(node_id, known.last_seen_ms ~= nil)
   cpu_rows.move(node_id, nil, cpu_rows.place_of(row_of(node_id), node_id), rows[node_id].text)
 else

@@ -39,6 +39,7 @@ end
 local function repair_finished(reservation, id)
   local node_id, sandbox_id, retention = reservation.node_id, reservation.sandbox_id, readable_for(reservation)
   redis.call('HSET', reservation_key(id), 'held_cpu', 0, 'held_memory', 0, 'held_count', 0)
+  if reservation.resources then redis.call('HSET', reservation_key(id), 'held_resources', '') end
   redis.call('ZREM', key('expiry'), id)
   redis.call('ZREM', node_key(node_id, 'reservations'), id)
   redis.call('HDEL', node_key(node_id, 'unnamed'), id)

@@ -96,6 +96,7 @@ do
       row.pending_cpu = row.pending_cpu - capacity.cpu
       row.pending_memory = row.pending_memory - capacity.memory
       row.pending_count = row.pending_count - 1
+      if capacity.request.resources then resources.hold(row, capacity.request.resources, -1) end
     end
     save_rows()
     for group_key, text in pairs(groups_before) do

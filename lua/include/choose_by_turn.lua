@@ -10,7 +10,9 @@ end
 
 -- Where no candidate within reach will do, the head of the index decides.
 local function head_of_index()
-  if not (context.admits or (settings.limited and request.creation) or request.matches) then return nil end
+  if not (context.admits or (settings.limited and request.creation) or request.matches or request.resources) then
+    return nil
+  end
   local node_id = rank_candidates(request, context)
   return node_id and accepts(node_id) and node_id or nil
 end

@@ -40,6 +40,8 @@ end
 -- After too many refusals: the nodes that need no question, then the others by what is free on them.
 local function choose_free(pools, goal, context, picker, unknown)
   -- @include "include/most_free"
+  -- Those that hold what is asked for of further resources are looked at by themselves.
+  if context.demand.resources then return nil end
   picker.unproven, picker.rejected, picker.fitting = nil, 0, context.admits
   return choose_known(pools, goal, context, picker, unknown, true) or most_free(pools, context, picker)
 end
@@ -69,6 +71,10 @@ end
 local function choose_ranked(request, context, counter)
   local picker, pools = picker_for(request, context, counter), node_pools.candidates(context.variant).pools
   local found = choose_fitting(pools, context, picker)
+  if not found and picker.unproven and context.demand.resources then
+    -- @include "include/choose_holding"
+    return choose_holding(request, context, counter)
+  end
   if not found and context.avoiding then
     local avoided = picker_for(request, context, counter)
     found = choose_fitting(string.upper(pools), context, avoided)
@@ -81,6 +87,10 @@ local function choose_ranked(request, context, counter)
       found = found or choose_known(pools, goal, context, picker)
       if not found and picker.unproven then found = choose_free(pools, goal, context, picker) end
     end
+  end
+  if not found and picker.unproven and context.demand.resources then
+    -- @include "include/choose_holding"
+    return choose_holding(request, context, counter)
   end
   context.unproven = not found and picker.unproven
   return found

@@ -12,12 +12,13 @@ local function all_classes()
       tops = cpu_rows.unpack(found[index + 1])
       cpu_rows.classes[name] = tops
     end
-    local pool, labels, cpu, band, marks = string.match(name, '^(%a),([^,]+),(%-?%d+),(%-?%d+),%-,(%a*)$')
+    local pool, labels, cpu, band, presence, marks = string.match(name, '^(%a),([^,]+),(%-?%d+),(%-?%d+),([^,]+),(%a*)$')
     if pool and tops then
       cpu = tonumber(cpu)
       local step, last = cpu_rows.rows_of(cpu)
       listed[#listed + 1] = {
-        name = name, pool = pool, labels = labels, cpu = cpu, band = tonumber(band), marks = marks, step = step, last = last,
+        name = name, pool = pool, labels = labels, presence = presence, cpu = cpu, band = tonumber(band), marks = marks,
+        step = step, last = last,
       }
     else
       pool, labels = string.match(name, '^(%a),?([^,]*),free$')
@@ -71,13 +72,15 @@ local function aim(class, demand, goal, settings)
   -- Whether nodes must be asked for one by one: for limits, for the edge of a row that stands for several loads, or for
   -- totals that no capacity keeps within what the ledger can count.
   class.shadowed = class.step > 1 or string.find(class.marks, 'b', 1, true) ~= nil
-  class.judged = demand.creation and (class.shadowed or (demand.memory > 0 and (band < 0 or settings.memory_unlimited)))
+  class.judged = demand.creation and (class.shadowed or demand.resources ~= nil
+    or (demand.memory > 0 and (band < 0 or settings.memory_unlimited)))
   class.weighed = class.above ~= nil or class.step > 1 or cpu == 0 or least == 0
 end
 
 -- Whether a class holds nodes that may take the demand at all.
 local function is_masked(class, demand)
-  return demand.matches ~= nil and not demand.matches[class.labels]
+  if demand.matches ~= nil and not demand.matches[class.labels] then return true end
+  return demand.resources ~= nil and class.presence ~= nil and not resources.may_have(class.presence, demand.resources)
 end
 
 -- The nodes of one pool by what is free on them, as far as the demand may look at them.

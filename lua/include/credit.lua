@@ -4,7 +4,7 @@ local WALK_MAX = 1024
 local CREDITED_SLICE = 128
 local OPEN_FIELDS = {
   'state', 'lifecycle', 'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count', 'sequence', 'sandbox_id',
-  'restored',
+  'restored', 'resources', 'held_resources',
 }
 
 -- The node's open reservations, oldest first, with what counters need to know of each.
@@ -20,6 +20,7 @@ local function open_reservations(node_id, before)
         reservation_id = id, node_id = node_id, state = found[1], lifecycle = found[2], cpu = cpu, memory = memory,
         held_cpu = tonumber(found[5] or cpu), held_memory = tonumber(found[6] or memory),
         held_count = tonumber(found[7] or 1), sequence = found[8], sandbox_id = found[9] or nil, restored = found[10],
+        resources = found[11] or nil, held_resources = found[12] or nil,
       }
     end
   end

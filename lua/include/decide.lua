@@ -6,6 +6,7 @@
 --     → in `context`: the node (nil: refused), the cursor it moves, what happens to its group
 --
 -- What is rarely needed is included inside its branch: functions cost a placement only when it gets there.
+if request.unadmitted then return { 'unadmitted', request.unadmitted } end
 local context = { settings = settings, cursors = cursors, now = now, admits = settings.admits and request.creation }
 context.avoiding = avoided[1] ~= nil
 find_candidates(context)
@@ -30,4 +31,12 @@ if request.creation then
     if context.too_large then context.node_id, context.moves, context.group = nil, nil, nil end
   end
 end
-if not context.node_id and context.unproven and not context.too_large then return { 'again', 'index' } end
+if not context.node_id and row_order.rebuilt then
+  -- A row that could not be read was judged before it is in its sets again.
+  save_rows()
+  return { 'again', 'index' }
+end
+if not context.node_id and context.unproven and not context.too_large then
+  if context.unproven == 'resources' then return { 'overloaded', 'resources' } end
+  return { 'again', 'index' }
+end

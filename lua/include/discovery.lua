@@ -53,17 +53,20 @@ end
 
 -- What the open reservations of a returning node still hold.
 local function restore_pending(node_id, row)
+  local further = {}
   row.pending_cpu, row.pending_memory, row.pending_count = 0, 0, 0
   local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)
   for _, id in ipairs(ids) do
     local reservation = read_reservation(id)
     if reservation then
       local cpu, memory, count = held_by(reservation)
+      resources.add_held(further, reservation)
       row.pending_cpu = row.pending_cpu + cpu
       row.pending_memory = row.pending_memory + memory
       row.pending_count = row.pending_count + count
     end
   end
+  resources.set_pending(row, further)
 end
 
 local list_node

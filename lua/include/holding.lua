@@ -1,15 +1,18 @@
 -- @include "include/discount"
 -- What a reservation keeps from others: capacity in the row of its node, as long as it is held.
--- `held_*` fields are written only once a report accounts for a part; without them all of it is held.
+-- `held_*` fields are written only once a report accounts for a part; without them all of it is held. Further resources are
+-- held whole until the end; `held_resources` is written then.
 local function is_open(state)
   return state == 'pending' or state == 'confirmed'
 end
 
 local function hold(reservation, cpu, memory, count)
   reservation.held_cpu, reservation.held_memory, reservation.held_count = cpu, memory, count
+  reservation.held_resources = nil
   weigh_again(reservation.node_id)
   local row = row_of(reservation.node_id)
   if not row then return end
+  if reservation.resources then resources.hold(row, resources.amounts(reservation.resources), 1) end
   row.pending_cpu = row.pending_cpu + cpu
   row.pending_memory = row.pending_memory + memory
   row.pending_count = row.pending_count + count
@@ -28,7 +31,11 @@ local function release(reservation)
     row.pending_cpu = row.pending_cpu - cpu
     row.pending_memory = row.pending_memory - memory
     row.pending_count = row.pending_count - count
+    if reservation.resources and not reservation.held_resources then
+      resources.hold(row, resources.amounts(reservation.resources), -1)
+    end
   end
+  reservation.held_resources = ''
   reservation.held_cpu, reservation.held_memory, reservation.held_count = 0, 0, 0
 end
 

@@ -77,7 +77,7 @@ local function reopen(reservation, state, expires_at_ms)
   if not reservation.sandbox_id then note_unnamed(reservation, cpu, memory, 1) end
   reservation.state, reservation.expires_at_ms = state, integer(expires_at_ms)
   change_reservation(id, 'state', state, 'expires_at_ms', integer(expires_at_ms))
-  redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count',
+  redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count', 'held_resources',
     'report_generation')
   redis.call('PERSIST', reservation_key(id))
   redis.call('ZREM', key('finished'), id)

@@ -59,7 +59,8 @@ do
       end
     end
     local band, step, last = band_of(memory_capacity), rows_of(cpu_capacity)
-    local class = string.format('%s,%s,%d,%d,-,%s', pool, row.labels or '-', cpu_capacity, band, marks)
+    local presence = row.resources and resources.presence(row) or '-'
+    local class = string.format('%s,%s,%d,%d,%s,%s', pool, row.labels or '-', cpu_capacity, band, presence, marks)
     local number = math.min(math.floor(cpu / step), last)
     local member, name = row_member(row, node_id), class .. ':' .. integer(number)
     local place = {

@@ -4,12 +4,12 @@
 
 local function about_reservation(id)
   return as_table_of(reservation_key(id), 'node_id', 'state', 'reason', 'sandbox_id', 'cpu_count', 'memory_bytes',
-    'held_cpu', 'held_memory', 'held_count', 'lifecycle', 'sequence', 'restored')
+    'held_cpu', 'held_memory', 'held_count', 'lifecycle', 'sequence', 'restored', 'resources', 'held_resources')
 end
 
 -- What the node's open reservations hold together: CPUs, bytes, sandboxes; those without a sandbox as `unnamed` has them.
 local function recount_open(node_id, subject)
-  local cpu, memory, count, nameless = 0, 0, 0, {}
+  local cpu, memory, count, nameless, further = 0, 0, 0, {}, {}
   for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)) do
     local reservation = about_reservation(id)
     if not is_open(reservation.state) or reservation.node_id ~= node_id then
@@ -18,6 +18,7 @@ local function recount_open(node_id, subject)
     else
       local held_cpu, held_memory, held_count = held_by(reservation)
       cpu, memory, count = cpu + held_cpu, memory + held_memory, count + held_count
+      resources.add_held(further, reservation)
       local sandbox_id = reservation.sandbox_id
       if not sandbox_id then
         local letter = reservation.lifecycle == 'heartbeat' and 'h' or 'e'
@@ -29,7 +30,7 @@ local function recount_open(node_id, subject)
       end
     end
   end
-  return cpu, memory, count, nameless
+  return cpu, memory, count, nameless, further
 end
 
 -- The oldest of its finished ones: those that a purge has missed would stand here.
@@ -44,7 +45,7 @@ local function recount_finished_here(node_id, subject)
 end
 
 local function recount_claims(node_id, subject)
-  local cpu, memory, count, nameless = recount_open(node_id, subject)
+  local cpu, memory, count, nameless, further = recount_open(node_id, subject)
   local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
   for index = 1, #claims, 2 do
     local sandbox_id, id = claims[index], claims[index + 1]
@@ -64,5 +65,5 @@ local function recount_claims(node_id, subject)
     end
   end
   recount_finished_here(node_id, subject)
-  return cpu, memory, count, nameless
+  return cpu, memory, count, nameless, further
 end

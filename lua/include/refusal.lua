@@ -28,12 +28,13 @@ local function refusal(request, context)
     end
     left, reasons.label = matching, left - matching
   end
-  local cpu, memory, limit, over, together = 0, 0, 0, {}, false
-  if context.admits or (request.creation and context.settings.limited) then
+  local cpu, memory, limit, over, together, further = 0, 0, 0, {}, false, nil
+  if context.admits or (request.creation and (context.settings.limited or context.demand.resources)) then
     -- @include "include/tally"
-    cpu, memory, limit, over, together = tally(request, context, left)
+    cpu, memory, limit, over, together, further = tally(request, context, left)
     reasons.over_limit = reasons.over_limit + limit
   end
+  for reason, nodes in pairs(further or {}) do reasons[reason], left = nodes, left - nodes end
   if not context.admits then
     -- Without admission only a total that the ledger could not hold keeps a candidate out.
     reasons.insufficient_memory = left - limit

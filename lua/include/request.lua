@@ -2,9 +2,10 @@
 -- A placement request as the scripts that place and explain receive it, in ARGV[first] to ARGV[last], or all the
 -- rest:
 --   kind, cpu_count, memory_mb, template_id, group_key, entropy, require, resources, excluded count, excluded…, locality keys…
--- `matches`: the label sets with what it requires; nil: it requires nothing.
+-- `matches`: the label sets with what it requires; nil: it requires nothing. `resources`: amounts by name (include/resources);
+-- `unadmitted`: one that the settings do not list.
 local function read_request(first, last)
-  local excluded_count, required = tonumber(ARGV[first + 8]), ARGV[first + 6]
+  local excluded_count, required, asked = tonumber(ARGV[first + 8]), ARGV[first + 6], ARGV[first + 7]
   local request = {
     kind = ARGV[first], creation = ARGV[first] ~= 'ordinary',
     cpu = tonumber(ARGV[first + 1]), memory_mb = tonumber(ARGV[first + 2]),
@@ -26,6 +27,14 @@ local function read_request(first, last)
     request.required, request.matches = required, matching_sets(required)
     -- A group holds what requires the same.
     if request.group_key ~= '' then request.group_key = request.group_key .. ' ' .. (#required <= 255 and required or redis.sha1hex(required)) end
+  end
+  if asked ~= '' then
+    -- @include "include/resources"
+    request.resources = resources.amounts(asked)
+    local configured = resources.configured(redis.call('HGET', KEYS[1], 'resources') or '')
+    for name in pairs(request.resources) do
+      if not configured[name] then request.unadmitted = name end
+    end
   end
   return request
 end

@@ -67,6 +67,7 @@ local function finish_reservation(reservation, state, reason, now)
   reservation.state, reservation.reason, reservation.finished_at_ms = state, reason, integer(now)
   change_reservation(id, 'state', state, 'reason', reason, 'finished_at_ms', integer(now),
     'held_cpu', 0, 'held_memory', 0, 'held_count', 0)
+  if reservation.resources then redis.call('HSET', reservation_key(id), 'held_resources', '') end
   if report_generation then redis.call('HSET', reservation_key(id), 'report_generation', report_generation) end
   redis.call('PEXPIRE', reservation_key(id), integer(retention + RETENTION_MS))
   redis.call('ZREM', key('expiry'), id)

@@ -4,7 +4,7 @@
 
 -- What is not of the reservation itself, or was true of reports that are lost.
 local NOT_PUT_BACK = {
-  reservation_id = true, held_cpu = true, held_memory = true, held_count = true, report_generation = true, restored = true,
+  reservation_id = true, held_cpu = true, held_memory = true, held_count = true, held_resources = true, report_generation = true, restored = true,
 }
 
 -- The group that a reservation was charged to, made anew when the ledger lost it. One that is used up stays until
@@ -96,6 +96,7 @@ local function put_in(reservation, now)
     readable_ms = math.max(1, until_ms - now)
     doubt_end(reservation, reservation.state, reservation.reason)
     for _, name in ipairs({ 'held_cpu', 'held_memory', 'held_count' }) do fields[#fields + 1], fields[#fields + 2] = name, 0 end
+    if reservation.resources then fields[#fields + 1], fields[#fields + 2] = 'held_resources', '' end
   else
     reservation.restored = not sandbox_id and '1' or nil
     if reservation.restored then fields[#fields + 1], fields[#fields + 2] = 'restored', 1 end

@@ -1,8 +1,9 @@
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/resources"
 -- A node's row in `loads` is all that ranking reads of it, in one line:
 --   pool,cpu_capacity,memory_capacity,cpu_load,memory_load,starting,running,paused,
---   pending_cpu,pending_memory,pending_count[,cpu_most,memory_most,count_most,open][;label set]
+--   pending_cpu,pending_memory,pending_count[,cpu_most,memory_most,count_most,open][;label set[;name=total:load:pending…]]
 -- Capacities are effective ones (-1: not known), loads are active + paused, memory is bytes.
 -- pool: r ready, c connecting, u unhealthy, x unhealthy and over a limit, o over a limit,
 --       l lingering, w waiting (known before the ledger was lost, not heard of since);
@@ -10,7 +11,8 @@
 -- The last four stand where node_resource_limit bounds what a creation may bring the node to (include/limits):
 -- CPU load and memory load with what is pending, and sandboxes starting, running and pending; -1: no bound. `open`
 -- says which capacities keep no creation out: 1 that of CPUs, 2 that of memory, 3 both.
--- The label set's id stands where the node has labels (include/labels).
+-- The label set's id (include/labels; empty: the node has none) and further resources (include/resources) stand where there
+-- are any.
 local parse_row
 do
   local ROW = '^(%a),(%-?%d+),(%-?%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)([^;]*)(.*)$'
@@ -28,8 +30,9 @@ do
       pending_count = tonumber(pending_count),
     }
     if further ~= '' then
-      row.labels = string.match(further, '^;(%d+)$')
-      if not row.labels then return nil end
+      local labels, rest = string.match(further, '^;(%d*)(.*)$')
+      row.labels, row.resources = labels ~= '' and labels or nil, rest ~= '' and resources.of_text(rest) or nil
+      if not labels or (rest ~= '' and not row.resources) then return nil end
     end
     if bounds ~= '' then
       -- Before format 3 a row said nothing of open capacities.
@@ -55,7 +58,9 @@ local function format_row(row)
   if row.bounded then
     text = text .. string.format(',%d,%d,%d,%d', row.cpu_most, row.memory_most, row.count_most, row.open)
   end
-  return row.labels and text .. ';' .. row.labels or text
+  local further = row.resources and resources.row_text(row.resources) or ''
+  if not row.labels and further == '' then return text end
+  return text .. ';' .. (row.labels or '') .. further
 end
 
 -- Fixed width, so that the order of bytes is the order of (starting, running, paused, id).

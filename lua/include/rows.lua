@@ -62,6 +62,7 @@ do
     if row then tallies.add_row(row, 1) end
     local place = row and cpu_rows.place_of(row, node_id)
     cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
+    if (row and row.resources) or (before and before.resources) then resources.note_free(node_id, before, row) end
     known.text, known.pool, known.labels, known.place = text, pool, labels, place
   end
 

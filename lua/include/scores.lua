@@ -8,6 +8,7 @@ local AVOIDED = 2 ^ 430
 local AVOIDED_UNKNOWN = 2 ^ 495
 local UNFIT_CPU = 2 ^ 600
 local UNFIT_MEMORY = 2 ^ 800
+local UNFIT_RESOURCE = 2 ^ 880
 local OVER_LIMIT = 2 ^ 960
 local SAFE_INTEGER_MAX = 2 ^ 53 - 1
 local MIB = 1024 * 1024
@@ -19,6 +20,7 @@ local function demand_of(request, variant)
   return {
     creation = creation, variant = variant, cpu = creation and request.cpu or 0,
     memory = creation and request.memory_mb * MIB or 0, matches = request.matches,
+    resources = request.resources,
   }
 end
 
@@ -64,6 +66,8 @@ local function score_of(row, demand, settings)
       or row.pending_memory + demand.memory > SAFE_INTEGER_MAX then
       return math.max(pressure, 2 ^ -60) * UNFIT_MEMORY, 'insufficient_memory'
     end
+    local lacking = demand.resources and resources.lacking(row, demand.resources)
+    if lacking then return math.max(pressure, 2 ^ -60) * UNFIT_RESOURCE, 'insufficient_' .. lacking end
   end
   local unknown = row.pool == node_pools.UNKNOWN or not (cpu or memory)
     or (not cpu and row.pending_cpu + demand.cpu > 0)
@@ -72,9 +76,10 @@ local function score_of(row, demand, settings)
   return unknown and UNKNOWN or pressure, nil
 end
 
--- Why a creation may not go to this node: its limits always count, its capacity where admission applies.
+-- Why a creation may not go to this node: its limits and further resources always count, its capacity where admission applies.
 local function obstacle(row, demand, settings, admits)
   local _, reason = score_of(row, demand, settings)
   if admits or reason == 'over_limit' then return reason end
-  return nil
+  local lacking = demand.resources and resources.lacking(row, demand.resources)
+  return lacking and 'insufficient_' .. lacking or nil
 end

@@ -2,6 +2,7 @@
 local function stand_again(node_id)
   local row = row_of(node_id)
   local place = row and cpu_rows.place_of(row, node_id)
+  if row and row.resources then resources.note_free(node_id, nil, row) end
   if not place then return end
   local score = redis.call('ZSCORE', place.key, place.member)
   local head = cpu_rows.chunk_heads(place.class, math.floor(place.row / cpu_rows.CHUNK))[place.row % cpu_rows.CHUNK + 1]

@@ -42,7 +42,7 @@ repeat
   for at = 1, #listed, 2 do
     local name = listed[at]
     if sub(name, 1, 2) == 'r,' then
-      local cpu, band, marks = string.match(name, '^r,[^,]+,(%-?%d+),(%-?%d+),%-,(%a*)$')
+      local cpu, band, marks = string.match(name, '^r,[^,]+,(%-?%d+),(%-?%d+),[^,]+,(%a*)$')
       local tops = cpu_rows.unpack(listed[at + 1])
       cpu_rows.classes[name] = tops
       cpu, band = tonumber(cpu), tonumber(band)

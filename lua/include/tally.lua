@@ -50,7 +50,10 @@ local function tally_nodes(request, context)
       local row = not request.excluded[node_id] and row_of(node_id)
       if row and not is_masked(row, context.demand) then
         local score, reason = score_of(row, context.demand, context.settings)
-        if reason then counts[reason] = counts[reason] + 1 end
+        if not context.admits and context.demand.resources then
+          reason = obstacle(row, context.demand, context.settings, false)
+        end
+        if reason then counts[reason] = (counts[reason] or 0) + 1 end
         if reason == 'over_limit' then over[#over + 1] = { score = score, member = row_member(row, node_id) } end
       end
     end
@@ -60,7 +63,22 @@ local function tally_nodes(request, context)
     return one.member < other.member
   end)
   for index, each in ipairs(over) do over[index] = string.sub(each.member, 31) end
-  return counts.insufficient_cpu, counts.insufficient_memory, counts.over_limit, over
+  local cpu, memory, limit = counts.insufficient_cpu, counts.insufficient_memory, counts.over_limit
+  counts.insufficient_cpu, counts.insufficient_memory, counts.over_limit = nil, nil, nil
+  return cpu, memory, limit, over, false, counts
+end
+
+-- More than are judged: those without a further resource by the order that is kept of it, the rest lacks something else.
+local function tally_resources(context, left)
+  local further = {}
+  for name, amount in pairs(context.demand.resources) do
+    local enough = redis.call('ZCOUNT', key('resource:' .. name), integer(amount), '+inf')
+    if amount > 0 and name ~= resources.BUILT_IN and enough < left then
+      further['insufficient_' .. name] = left - enough
+      left = enough
+    end
+  end
+  return left, 0, 0, {}, true, further
 end
 
 -- More than are judged: those with the capacity lack it under their limits. Some of them, to name a limit.
@@ -80,12 +98,14 @@ local function tally_limits(classes, context, left)
   return left - limit, 0, limit, over, true
 end
 
--- CPUs, memory, limits; the nodes that limits keep out, as far as they are known; whether the first two are one figure.
+-- CPUs, memory, limits; the nodes that limits keep out, as far as they are known; whether the first two are one figure; the
+-- others by reason.
 local function tally(request, context, left)
   local classes = classes_for(pools_of(context), nil, context.demand, 'fit', context.settings)
   local plain = redis.call('HLEN', key('classes')) < cpu_rows.CLASSES_MAX
   for _, class in ipairs(classes) do plain = plain and not class.shadowed end
-  if plain then return tally_rows(classes, request, context, left) end
+  if plain and not context.demand.resources then return tally_rows(classes, request, context, left) end
   if left <= JUDGED_MOST then return tally_nodes(request, context) end
+  if context.demand.resources then return tally_resources(context, left) end
   return tally_limits(classes, context, left)
 end

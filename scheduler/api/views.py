@@ -64,6 +64,7 @@ def reservation_view(reservation: Reservation) -> dict[str, Any]:
         "finished_at_ms": reservation.finished_at_ms,
         "reason": reservation.reason,
         "group_key": reservation.group_key,
+        "resources": dict(reservation.resources),
     }
 
 
@@ -129,6 +130,7 @@ _NODE_MEMBERS: dict[str, Callable[[Node], Any]] = {
     "version": lambda node: node.version,
     "commit": lambda node: node.commit,
     "labels": lambda node: dict(node.labels),
+    "resources": lambda node: {name: asdict(load) for name, load in node.resources.items()},
     "discovery": lambda node: node.discovery.value,
     "status": lambda node: node.status.value,
     "last_seen_ms": lambda node: node.last_seen_ms,

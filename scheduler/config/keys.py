@@ -33,6 +33,7 @@ from scheduler.config.structured import nodes, templates
 from scheduler.domain.limits import MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.path_prefix import PATH_PREFIX_FORM, PATH_PREFIX_PATTERN
 from scheduler.domain.placement import Strategy
+from scheduler.domain.resources import RESOURCES_MAX
 from scheduler.domain.settings import Admission, GroupPlacement, Limits
 
 TOP_LEVEL = frozenset({"log_level", "log_format"})
@@ -113,6 +114,8 @@ _PLACING = (
     Key("templates.learn", boolean(), "ledger.templates_learn", "Learn those sizes from create events too."),
     Key("locality.enabled", boolean(), "ledger.locality_enabled",
         "Prefer nodes that already hold the artifacts a template needs."),
+    Key("resources", label_names(RESOURCES_MAX), "ledger.resources",
+        "Names of resources beside CPUs, memory and `disk` that nodes report and hints may ask for, such as `gpu`."),
     Key("hints.lenient", boolean(), "hints.lenient",
         "Over HTTP, a bad member of a sandbox request drops only itself instead of the whole hint."),
 )  # fmt: skip

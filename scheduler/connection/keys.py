@@ -84,6 +84,7 @@ class Keys:
     node = _NodeKey("node:{}")
 
     label_sets = _Key("label_sets")
+    resource = _KeyById("resource:{}")
     candidates_labelled = _KeyById("candidates:{}")
     ready_labelled = _KeyById("ready:{}")
     waiting_labelled = _KeyById("waiting:{}")

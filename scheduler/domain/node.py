@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from scheduler.domain.resources import ResourceLoad
+
 
 class NodeStatus(StrEnum):
     """Derived with the server's clock; `scheduler.v1` has the same four names."""
@@ -99,6 +101,7 @@ class Heartbeat:
     acknowledged_generation: int | None = None
     hung_up: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, ResourceLoad] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,7 @@ class Node:
     ineligible_reason: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     api_labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, ResourceLoad] = field(default_factory=dict)
 
     @property
     def address(self) -> NodeAddress:

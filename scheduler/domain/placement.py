@@ -45,7 +45,7 @@ class Hint:
     """What is known about the sandbox to create. 0 and "" mean "not stated"; memory is in MiB.
 
     `locality` holds artifact keys; nodes that hold most of them are preferred (advisory). `require`: label → the
-    values of which the node must have one."""
+    values of which the node must have one. `resources`: amounts beside CPUs and memory, by name."""
 
     kind: HintKind
     cpu_count: int = 0
@@ -55,6 +55,7 @@ class Hint:
     metadata: Mapping[str, str] = field(default_factory=dict)
     locality: tuple[str, ...] = ()
     require: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ pending ──confirm──▶ confirmed ──────┐
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -61,6 +62,7 @@ class Reservation:
     confirmed_at_ms: int | None = None
     finished_at_ms: int | None = None
     orphaned: bool = False
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,7 @@ class LedgerSettings:
     artifact_store_capacity: int = 1_000_000
     artifact_lookup_node_limit: int = 0
     self_registration: bool = False
+    resources: tuple[str, ...] = ()
     node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
     revision: int = 0
 

@@ -87,6 +87,7 @@ _KINDS = (
     KeyKind("row:{}", "zset", Bound.ROW),
     KeyKind("unknown:{}", "zset", Bound.JUDGED),
     KeyKind("capacity:{}", "zset", Bound.CAPACITY),
+    KeyKind("resource:{}", "zset", Bound.JUDGED),
     KeyKind("reservation:{}", "hash", Bound.RESERVATION),
     KeyKind("batch:{}", "hash", Bound.TTL),
     KeyKind("sandbox:{}", "string", Bound.SANDBOX),

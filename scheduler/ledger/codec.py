@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from scheduler.domain import labels
+from scheduler.domain import labels, resources
 from scheduler.domain.fleet import FleetTally, Fullness
 from scheduler.domain.node import (
     DiscoveryState,
@@ -53,7 +53,7 @@ FIGURES = (
 _VOLATILE = tuple(FIGURES.index(name) for name in ("cpu_percent", "memory_used_bytes", "reported_at_unix_ms"))
 
 GROUP_KEY_BYTES_MAX = 1024
-_LATER_MEMBERS = ("require",)
+_LATER_MEMBERS = ("require", "resources")
 
 
 def text(value: bytes | str | int | None) -> str:
@@ -160,6 +160,7 @@ def _reservation(reservation_id: str, found: Mapping[str, str]) -> Reservation:
         confirmed_at_ms=instant("confirmed_at_ms"),
         finished_at_ms=instant("finished_at_ms"),
         orphaned=found.get("orphaned") == "1",
+        resources=resources.read(found.get("resources", "")),
     )
 
 
@@ -195,6 +196,7 @@ def new_reservation(reservation_id: str, flat: Sequence[Any], request: ScheduleR
         group_key=group_key.decode() or None,
         request_id=request.request_id or None,
         caller=request.caller or None,
+        resources=request.hint.resources if request.hint else {},
     )
 
 
@@ -296,7 +298,7 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
     template_id = trim(hint.template_id)
     return [
         kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,
-        labels.written(hint.require), "", len(excluded), *excluded, *locality,
+        labels.written(hint.require), resources.written(hint.resources), len(excluded), *excluded, *locality,
     ]  # fmt: skip
 
 
@@ -336,7 +338,7 @@ def roster_digest(sandbox_ids: Sequence[str]) -> str:
     return f"{len(sandbox_ids)}:{digest.hexdigest()}"
 
 
-_ROW = re.compile(r"([A-Za-z])((?:,-?\d+){10,14})(?:;\d+)?")
+_ROW = re.compile(r"([A-Za-z])((?:,-?\d+){10,14})(?:;\d*(?:;[^;=]+=-?\d+:\d+:-?\d+)*)?")
 
 
 def row(text: str) -> tuple[str, tuple[int, ...]] | None:
@@ -352,7 +354,7 @@ def node(entry: Sequence[Any]) -> Node:
 
 
 def _node(entry: Sequence[Any]) -> Node:
-    node_id, flat, status, reason, cpu_pressure, memory_pressure, cpu, memory, count = entry
+    node_id, flat, status, reason, cpu_pressure, memory_pressure, cpu, memory, count, further = entry
     found = pairs(flat)
     last_seen = found.get("last_seen_ms")
     return Node(
@@ -375,6 +377,7 @@ def _node(entry: Sequence[Any]) -> Node:
         eligible=not reason,
         ineligible_reason=text(reason) or None,
         labels=labels.read(text(found.get("labels"))),
+        resources=resources.read_loads(text(further)),
         api_labels=labels.read(text(found.get("labels_api"))),
     )
 

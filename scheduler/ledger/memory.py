@@ -19,7 +19,9 @@ from scheduler.ledger import codec
 # Reservations are dropped this long after their deadline, because the ledger's time is only estimated here.
 _GRACE_MS = 5_000
 # How much of it reports accounted for is not remembered: a restored reservation is held in full.
-_NOT_REMEMBERED = frozenset({b"held_cpu", b"held_memory", b"held_count", b"report_generation", b"restored"})
+_NOT_REMEMBERED = frozenset(
+    {b"held_cpu", b"held_memory", b"held_count", b"held_resources", b"report_generation", b"restored"}
+)
 # Field names take most of the memory, so each is stored as its index here. Other names are stored as text.
 _NAMES = (
     *("node_id", "state", "lifecycle", "cpu_count", "memory_bytes", "created_at_ms", "expires_at_ms", "sequence"),

@@ -21,7 +21,7 @@ from scheduler.domain.placement import (
     Strategy,
 )
 from scheduler.domain.reservation import Reservation
-from scheduler.errors import Conflict, NoNodes, Overloaded
+from scheduler.errors import Conflict, InvalidRequest, NoNodes, Overloaded
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner, unexpected
 
@@ -67,8 +67,7 @@ class PlacementStore:
             raise Conflict(f"the idempotency key belongs to {_whose(found.state)}", reservation=found)
         if status == "taken":
             raise _taken(str(request.sandbox_id), reply[0])
-        if status == "overloaded":
-            raise _too_many_due()
+        _raise_unless_decided(status, reply)
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, fields = reply
@@ -122,8 +121,7 @@ class PlacementStore:
             raise Conflict("the idempotency key belongs to another batch")
         if status == "taken":
             raise _taken(str(batch.requests[int(reply[0])].sandbox_id), reply[1])
-        if status == "overloaded":
-            raise _too_many_due()
+        _raise_unless_decided(status, reply)
         if status != "decided":
             raise unexpected("schedule_batch", status)
         strategy, replayed, placed, refused = reply
@@ -159,7 +157,8 @@ class PlacementStore:
         order: dict[bytes, tuple[float, bytes, bytes]] = {}
         after = ""
         while True:
-            _, reply = await self._run("explain_schedule", (after, EXPLAIN_PAGE, *tail))
+            status, reply = await self._run("explain_schedule", (after, EXPLAIN_PAGE, *tail))
+            _raise_unless_decided(status, reply)
             first = first or reply[:5]
             nodes += [_explained(entry) for entry in reply[5:]]
             order.update({node_id: _order(rank, node_id) for node_id, _, _, rank, *_ in reply[5:] if rank})
@@ -184,6 +183,20 @@ class PlacementStore:
                 return status, reply
             # Settings changed: node rows are recomputed before anything is decided on them.
             await self._runner.run("refresh_rows")
+
+
+def _raise_unless_decided(status: str, reply: list[Any]) -> None:
+    if status == "unadmitted":
+        name = codec.text(reply[0])
+        raise InvalidRequest.field(
+            f"hint.resources.{name}", name, "a resource that the setting `resources` lists, or disk"
+        )
+    if status == "overloaded":
+        raise (
+            _too_many_due()
+            if reply[0] == b"expiry"
+            else Overloaded("too many nodes hold these resources to be looked at")
+        )
 
 
 def _too_many_due() -> Overloaded:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler.domain import labels
+from scheduler.domain import labels, resources
 from scheduler.domain.node import Heartbeat, NodeSnapshot
+from scheduler.domain.resources import ResourceLoad
 from scheduler.ledger import codec
 from scheduler.ledger.roster import RosterChange
 
@@ -38,7 +39,7 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
         int(heartbeat.hung_up),
         snapshot.status.value,
         labels.written(heartbeat.labels),
-        "",
+        resources.written_loads(_resources(heartbeat, snapshot)),
         len(details),
         codec.stable_digest(snapshot.status.value, figures, details),
         *figures,
@@ -46,3 +47,11 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
         *(change.added if stage == "whole" else ()),
         *(change.removed if stage == "whole" else ()),
     ]
+
+
+def _resources(heartbeat: Heartbeat, snapshot: NodeSnapshot) -> Mapping[str, ResourceLoad]:
+    """With the disks, unless the node reports `disk` itself."""
+    if resources.DISK in heartbeat.resources or not snapshot.disks:
+        return heartbeat.resources
+    disks = resources.of_disks((disk.device, disk.total_bytes, disk.used_bytes) for disk in snapshot.disks)
+    return heartbeat.resources if disks is None else {**heartbeat.resources, resources.DISK: disks}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from operator import attrgetter
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from scheduler.domain.settings import GroupSettings, LedgerSettings, Limits, NodeResourceLimit
 from scheduler.ledger.runner import FORMAT, not_understood
@@ -32,6 +32,8 @@ class _Stored:
     def encode(self, value: Any) -> str | None:
         if value is None:
             return None if self.absent_if_none else "unlimited"
+        if self.type is tuple:
+            return ",".join(value)
         return str(int(value)) if self.type is bool else str(value)
 
     def decode(self, found: Mapping[str, str]) -> Any:
@@ -39,6 +41,8 @@ class _Stored:
         if self.absent_if_none and not found.get(self.name):
             return None
         raw = found[self.name]
+        if self.type is tuple:
+            return tuple(part for part in raw.split(",") if part)
         if self.optional and raw == "unlimited":
             return None
         return raw == "1" if self.type is bool else self.type(raw)
@@ -51,7 +55,7 @@ def _stored(group: type, path: str, named: Callable[[str], str]) -> Iterator[_St
         if isinstance(found, type) and is_dataclass(found):
             yield from _stored(found, f"{path}{each.name}.", _naming(found, each.name))
         elif path or each.name not in _NOT_CONTENT:
-            types = get_args(found) or (found,)
+            types = (tuple,) if get_origin(found) is tuple else get_args(found) or (found,)
             yield _Stored(path + each.name, named(each.name), types[0], NoneType in types, group is NodeResourceLimit)
 
 

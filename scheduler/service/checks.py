@@ -21,6 +21,7 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.resources import RESOURCES_MAX
 from scheduler.domain.text import ID_FORM as ID_FORM
 from scheduler.domain.text import trim as trim
 from scheduler.errors import Blank, FieldError, InvalidRequest
@@ -148,6 +149,15 @@ def clean_require(field: str, require: Mapping[str, Sequence[str]]) -> dict[str,
             if not is_label(value):
                 raise refuse(f"{field}.{name}", value, LABEL_FORM)
     return {name: tuple(sorted(set(values))) for name, values in sorted(require.items())}
+
+
+def clean_resources(field: str, resources: Mapping[str, Any], most: int = RESOURCES_MAX) -> None:
+    """At most so many names, as labels have them; which ones may be asked for the ledger's settings say."""
+    if len(resources) > most:
+        raise refuse(field, resources, f"at most {most} resources")
+    for name in resources:
+        if not is_label(name):
+            raise refuse(field, name, f"named by {LABEL_FORM}")
 
 
 def clean_ttl_ms(field: str, value: int) -> int:

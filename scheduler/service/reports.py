@@ -17,6 +17,7 @@ from scheduler.service.checks import (
     clean_id,
     clean_labels,
     clean_optional_id,
+    clean_resources,
     clean_roster,
     clean_text,
     refuse,
@@ -29,6 +30,8 @@ from scheduler.service.checks import (
 # Large hosts mount hundreds of file systems, and a CPU template takes some 100 KB: these limits stop nonsense
 # without refusing a real node.
 DISKS_MAX = 4096
+# A node may report more than its scheduler is told of.
+REPORTED_RESOURCES_MAX = 64
 DISK_TEXT_BYTES_MAX = 4096
 CPU_CONFIG_BYTES_MAX = 1024 * 1024
 P2P_ADDRESS_BYTES_MAX = 64 * 1024
@@ -69,6 +72,10 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
         byte_count("sequence", heartbeat.sequence)
     if heartbeat.acknowledged_generation is not None:
         byte_count("acknowledged_generation", heartbeat.acknowledged_generation)
+    clean_resources("resources", heartbeat.resources, REPORTED_RESOURCES_MAX)
+    for name, load in heartbeat.resources.items():
+        byte_count(f"resources.{name}.total", load.total)
+        byte_count(f"resources.{name}.allocated", load.allocated)
     if heartbeat.snapshot is not None:
         check_snapshot(heartbeat.snapshot)
     return replace(

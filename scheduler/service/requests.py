@@ -17,9 +17,11 @@ from scheduler.domain.limits import (
 from scheduler.domain.placement import BatchRequest, Hint, ScheduleRequest
 from scheduler.errors import FieldError, InvalidRequest, SizeOutOfBounds
 from scheduler.service.checks import (
+    byte_count,
     clean_id,
     clean_idempotency_key,
     clean_require,
+    clean_resources,
     clean_text,
     clean_ttl_ms,
     encodable,
@@ -90,6 +92,10 @@ def clean_hint(hint: Hint) -> Hint:
     for text in (*hint.images, hint.template_id, *hint.metadata, *hint.metadata.values()):
         encodable("hint", text)
     locality = clean_locality(hint.locality) if hint.locality else template_artifacts(hint.template_id)
+    if hint.resources:
+        clean_resources("hint.resources", hint.resources)
+        for name, amount in hint.resources.items():
+            byte_count(f"hint.resources.{name}", amount)
     require = clean_require("hint.require", hint.require) if hint.require else hint.require
     if locality == hint.locality and require == hint.require:
         return hint

@@ -44,6 +44,7 @@ class Report:
     p2p: Mapping[str, str] | None
     machine_info: str | None
     labels: Mapping[str, str] | None = None
+    resources: Mapping[str, Mapping[str, int]] | None = None
 
 
 @dataclass(frozen=True)

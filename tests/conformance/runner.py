@@ -89,6 +89,7 @@ class Runner:
             p2p=step.get("p2p"),
             machine_info=machine_info,
             labels=step.get("labels"),
+            resources=step.get("resources"),
         )
         return {"cpu_config": await self.driver.heartbeat(report) != ""}
 

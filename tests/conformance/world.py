@@ -57,6 +57,7 @@ _CONFIG_KEYS = {
     "overcommit",
     "grouped_round_robin",
     "node_resource_limit",
+    "resources",
 }
 
 
@@ -69,6 +70,7 @@ def case_settings(area: str, name: str, config: Mapping[str, Any]) -> LedgerSett
     values |= {key: config[key] for key in _PLAIN if key in config}
     values["strategy"] = parse_strategy(config.get("strategy", "round_robin"))
     values["admission"] = Admission(config.get("admission", "strategy"))
+    values["resources"] = tuple(config.get("resources", ()))
     if "limits" in config:
         values["limits"] = Limits(config["limits"])
     for dimension, factor in config.get("overcommit", {}).items():

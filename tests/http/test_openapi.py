@@ -207,7 +207,8 @@ WITHOUT_INPUT = {
 
 # What JSON Schema cannot say, and the checks that would need it to.
 BEYOND_THE_SCHEMA = {
-    ("/v1/schedule", "post"): "negative_data_rejection",  # a key is ignored, broken or not, when nothing is created
+    # A key is ignored, broken or not, when nothing is created; and settings say which resources there are.
+    ("/v1/schedule", "post"): "negative_data_rejection positive_data_acceptance",
     # A blank filter, limit or cursor is none.
     ("/v1/reservations", "get"): "negative_data_rejection",
     ("/v1/templates", "get"): "negative_data_rejection",
@@ -216,7 +217,9 @@ BEYOND_THE_SCHEMA = {
     ("/v1/groups", "get"): "negative_data_rejection",
     # Likewise; and which cursors there are depends on what the page is sorted by.
     ("/v1/nodes", "get"): "negative_data_rejection positive_data_acceptance",
-    ("/v1/explain", "post"): "negative_data_rejection",
+    ("/v1/explain", "post"): "negative_data_rejection positive_data_acceptance",
+    # How many go with what; and again resources.
+    ("/v1/schedule/batch", "post"): "positive_data_acceptance",
     ("/v1/bindings/{sandbox_id}", "put"): "positive_data_acceptance",  # the pair must be one that is listed
     ("/v1/nodes", "put"): "positive_data_acceptance",  # one id may not be listed with two endpoints
     ("/v1/nodes/{node_id}", "delete"): "positive_data_acceptance",  # one of its two parameters, not both

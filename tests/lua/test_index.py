@@ -20,6 +20,7 @@ from scheduler.domain.labels import read
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import (
     Admission,
     AvoidSettings,
@@ -57,6 +58,7 @@ class Fleet:
 
     seed: int
     random: Random = field(init=False)
+    apart: Random = field(init=False)
     sizes: list[tuple[int, int]] = field(init=False)
     settings: LedgerSettings = field(init=False)
     node_ids: list[str] = field(init=False)
@@ -66,6 +68,7 @@ class Fleet:
 
     def __post_init__(self) -> None:
         chance = self.random = Random(f"index {self.seed}")
+        self.apart = Random(f"resources {self.seed}")
         cpus, memories = [4, 8, 16, 64, 96], [8, 16, 24, 64, 65, 256]
         self.sizes = [
             (chance.choice(cpus), chance.choice(memories) * GIB + chance.choice([0, 0, 4096, 3 * MIB]))
@@ -84,6 +87,7 @@ class Fleet:
             overcommit_memory=chance.choice([1000, 1000, 500, None]),
             groups=GroupSettings(max_sandbox_count=3, group_placement=GroupPlacement.LEAST_LOADED),
             avoid=AvoidSettings(refusals=chance.choice([0, 1]), share_percent=50),
+            resources=("gpu",),
         )
         # From none to all there may be; no more than there may be classes.
         count = chance.choice([each for each in (0, 2, 9, 64) if each * len(self.sizes) <= 100])
@@ -115,7 +119,12 @@ class Fleet:
 
     def heartbeat(self, node_id: str) -> Heartbeat:
         """A fails count that falls is a restart, and forgives."""
-        return Heartbeat(node_id, "one", snapshot=self.snapshot(), labels=self.random.choice(self.label_sets))
+        # Up to nine of ten nodes have none left.
+        chance = self.apart
+        left = 0 if chance.random() < self.seed % 10 / 10 else chance.choice([1, 2, 8])
+        gpus = {"gpu": ResourceLoad(8, 8 - left)} if chance.random() < 0.9 else {}
+        snapshot, labels = self.snapshot(), self.random.choice(self.label_sets)
+        return Heartbeat(node_id, "one", snapshot=snapshot, labels=labels, resources=gpus)
 
     def requirement(self) -> dict[str, tuple[str, ...]]:
         chance = self.random
@@ -129,6 +138,8 @@ class Fleet:
         memory_mb = chance.choice([0, 64, 512, 1024, 4096, 16_384, 60_000])
         excluded = tuple(chance.sample(self.node_ids, min(len(self.node_ids), chance.choice([0, 0, 0, 1, 5, 60]))))
         hint = Hint(HintKind.COLD_SANDBOX, cpu, memory_mb, images=("app",)) if chance.random() < 0.85 else None
+        if hint and self.apart.random() < 0.3:
+            hint = replace(hint, resources={"gpu": self.apart.choice([1, 1, 2, 5])})
         if hint and chance.random() < 0.4:
             hint = replace(hint, require=self.requirement())
         return ScheduleRequest(hint=hint, exclude_nodes=excluded), cpu, memory_mb * MIB
@@ -196,6 +207,7 @@ class Example:
             cpu if creation else 0, memory if creation else 0, creation,
             admits=creation and (not grouped or settings.admission is Admission.ALWAYS),
             cpu_unlimited=settings.overcommit_cpu is None, memory_unlimited=settings.overcommit_memory is None,
+            resources=request.hint.resources if request.hint is not None else {},
         )  # fmt: skip
         degraded = not grouped and not any(row.pool in "rcRCowOW" for row in rows)
         variant = "degraded" if degraded else "ready" if grouped else "any"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 POOLS = {"any": "rc", "ready": "r", "degraded": "u"}
 TOLD_APART_MOST = 1_000
@@ -24,6 +24,7 @@ class Demand:
     admits: bool = True
     cpu_unlimited: bool = False
     memory_unlimited: bool = False
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,16 @@ class Row:
     pending: tuple[int, int, int]
     most: tuple[int, int, int] = (-1, -1, -1)
     labels: str = ""
+    free: Mapping[str, int] = field(default_factory=dict)
+    present: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, node_id: str, text: str) -> Row:
-        load, _, labels = text.partition(";")
+        load, _, further = text.partition(";")
+        labels, _, further = further.partition(";")
+        loads = (part.partition("=") for part in further.split(";") if part)
+        sums = {name: tuple(map(int, numbers.split(":"))) for name, _, numbers in loads}
+        free = {name: total - used - held for name, (total, used, held) in sums.items()}
         pool, *numbers = load.split(",")
         cpu, memory, cpu_load, memory_load, starting, running, paused, *rest = map(int, numbers)
         pending, most = rest[:3], rest[3:6] or [-1, -1, -1]
@@ -49,6 +56,8 @@ class Row:
             node_id, pool, cpu, memory, cpu_load + pending[0], memory_load + pending[1],
             (starting + pending[2], running, paused), (pending[0], pending[1], pending[2]), (most[0], most[1], most[2]),
             labels,
+            free,
+            tuple(sorted(name for name, (total, _, _) in sums.items() if total > 0)),
         )  # fmt: skip
 
     def pressure(self, demand: Demand) -> float:
@@ -63,7 +72,7 @@ class Row:
 
     @property
     def class_key(self) -> object:
-        return self.pool, self.alike, self.most != (-1, -1, -1), self.labels
+        return self.pool, self.alike, self.most != (-1, -1, -1), self.labels, self.present
 
     @property
     def fullness(self) -> tuple[int, int]:
@@ -82,7 +91,12 @@ class Row:
             return "insufficient_cpu"
         if not demand.memory_unlimited and _full(self.memory_load, demand.memory, self.memory_capacity):
             return "insufficient_memory"
-        return None
+        return self.lacking(demand)
+
+    def lacking(self, demand: Demand) -> str | None:
+        """A further resource that keeps it out, whether or not capacity does."""
+        short = (name for name, amount in sorted(demand.resources.items()) if self.free.get(name, 0) < amount)
+        return next((f"insufficient_{name}" for name in short), None)
 
     def is_unknown(self, demand: Demand) -> bool:
         known = [capacity >= 0 for capacity in (self.cpu_capacity, self.memory_capacity)]
@@ -94,7 +108,9 @@ class Row:
         """Kind, pressure, counts; the least is best. From 4 on they are chosen only where capacity keeps nobody out."""
         obstacle, pressure = self.obstacle(demand), self.pressure(demand)
         if obstacle is not None:
-            return 4 + ["insufficient_cpu", "insufficient_memory", "over_limit"].index(obstacle), pressure, self.counts
+            worst = ["insufficient_cpu", "insufficient_memory", "over_limit"]
+            kind = 6 if self.lacking(demand) or obstacle not in worst else 4 + worst.index(obstacle)
+            return kind, pressure, self.counts
         unknown = self.is_unknown(demand)
         kind = 2 * self.pool.isupper() + unknown
         return kind, 0.0 if unknown else pressure, self.counts
@@ -183,22 +199,29 @@ def is_as_good(
     found, wanted = chosen.rank(demand), least.rank(demand)
     if found[1] == wanted[1]:
         tied = [row for row in among if row.rank(demand)[:2] == wanted[:2]]
-        rows = {(row.pool, row.cpu_capacity, row.memory_capacity, row.cpu_load, row.labels) for row in tied}
+        # Those that lack a further resource stand in the same rows, and are looked at as well.
+        met = [row for row in among if row.pressure(demand) == wanted[1]]
+        rows = {(row.class_key, row.memory_capacity, row.cpu_load) for row in met}
         if any(row.alike in uneven for row in tied):
             return found[:2] == wanted[:2]
-        many = wanted[0] % 2 == 0 and (len(rows) > 16 or len(tied) > COUNTED_MOST // len(rows))
+        many = wanted[0] % 2 == 0 and (len(rows) > 16 or len(met) > COUNTED_MOST // len(rows))
         return found == wanted or (many and found[:2] == wanted[:2])
     return found[0] == wanted[0] and found[1] <= wanted[1] * (1 + 2**-12)
 
 
 def refused_for_limits_before(among: Sequence[Row], demand: Demand, pressure: float) -> int:
     """How many nodes a search by pressure meets and may not choose, before it comes to this one."""
-    return sum(row.obstacle(demand) == "over_limit" and row.pressure(demand) <= pressure for row in among)
+    return sum(_asked_in_vain(row, demand) and row.pressure(demand) <= pressure for row in among)
 
 
 def refused_for_limits(among: Sequence[Row], demand: Demand) -> int:
     """How many a search for the fullest may meet and may not choose."""
-    return sum(row.obstacle(demand) == "over_limit" for row in among)
+    return sum(_asked_in_vain(row, demand) for row in among)
+
+
+def _asked_in_vain(row: Row, demand: Demand) -> bool:
+    """A search meets it by its load, and something else keeps it out."""
+    return row.obstacle(demand) == "over_limit" or row.lacking(demand) is not None
 
 
 def reasons(among: Sequence[Row], demand: Demand) -> Counter[str]:

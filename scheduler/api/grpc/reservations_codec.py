@@ -123,6 +123,7 @@ def _hint_from(hint: v1alpha.Hint) -> Hint:
         template_id=hint.template_id,
         metadata=dict(hint.metadata),
         locality=tuple(hint.locality),
+        resources=dict(hint.resources),
         require={label: tuple(each.values) for label, each in hint.require.items()},
     )
 
@@ -143,6 +144,7 @@ def reservation_to(reservation: Reservation) -> v1alpha.Reservation:
         created_at_ms=reservation.created_at_ms,
         expires_at_ms=reservation.expires_at_ms,
         reason=reservation.reason or "",
+        resources=reservation.resources,
     )
 
 

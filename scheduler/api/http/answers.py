@@ -56,6 +56,7 @@ class ReservationAnswer(Answer):
     finished_at_ms: int | None
     reason: str | None = Field(description="why it ended, when it did")
     group_key: str | None
+    resources: dict[str, int] = Field(description="as asked, beside CPUs and memory")
 
 
 class DecisionAnswer(Answer):
@@ -173,6 +174,12 @@ class P2pEndpointAnswer(Answer):
     address: str
 
 
+class ResourceAnswer(Answer):
+    total: int = Field(description="what the node has; -1: not known")
+    allocated: int = Field(description="what sandboxes use of it, as the node reports")
+    pending: int = Field(description="what reservations hold")
+
+
 class NodeAnswer(Answer):
     node_id: str
     endpoint: str
@@ -181,6 +188,9 @@ class NodeAnswer(Answer):
     version: str
     commit: str
     labels: dict[str, str] = Field(description="those in force, of all sources")
+    resources: dict[str, ResourceAnswer] = Field(
+        description="disk and those that the settings list, as far as they are known"
+    )
     discovery: Literal["active", "lingering"]
     status: Status
     last_seen_ms: int | None = Field(description="null: it never reported")

@@ -26,6 +26,7 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.resources import RESOURCES_MAX
 from scheduler.domain.text import clean_id, has_unfit_character, trim
 from scheduler.service.artifacts import KEY_BYTES_MAX
 
@@ -59,9 +60,25 @@ Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]
 
 
+def _whole_float(value: Any) -> Any:
+    # JSON knows one kind of number: 4096.0 is the whole number 4096, and some encoders write it so.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX), BeforeValidator(_whole_float)]
+ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX), BeforeValidator(_whole_float)]
 _LABEL_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{LABEL_PATTERN}$"}
 _LABEL_NAMES = {"maxProperties": LABELS_MAX, "propertyNames": _LABEL_SCHEMA}
 Labels = Annotated[dict[str, str], _documented(**_LABEL_NAMES, additionalProperties=_LABEL_SCHEMA)]
+
+
+def named_by_labels(most: int) -> Any:
+    """For the document: a table whose names are as labels have them."""
+    return _documented(maxProperties=most, propertyNames=_LABEL_SCHEMA)
+
+
+# Of a name that no setting lists the ledger tells.
+Resources = Annotated[dict[str, ByteCount], _documented(maxProperties=RESOURCES_MAX)]
 
 
 def _as_list(value: Any) -> Any:
@@ -81,13 +98,6 @@ Require = Annotated[
 ]
 
 
-def _whole_float(value: Any) -> Any:
-    # JSON knows one kind of number: 4096.0 is the whole number 4096, and some encoders write it so.
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX), BeforeValidator(_whole_float)]
-ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX), BeforeValidator(_whole_float)]
 SandboxCpu = Annotated[int, Field(ge=0, le=SANDBOX_CPU_MAX), BeforeValidator(_whole_float)]
 SandboxMemoryMb = Annotated[int, Field(ge=0, le=SANDBOX_MEMORY_MB_MAX), BeforeValidator(_whole_float)]
 MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX), BeforeValidator(_whole_float)]

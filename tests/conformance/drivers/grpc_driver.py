@@ -25,7 +25,7 @@ v1: Any = scheduler_v1_pb2
 v1alpha: Any = reservations_v1alpha_pb2
 
 # What a hint can say over our own service alone.
-_ALPHA_MEMBERS = frozenset({"locality", "require"})
+_ALPHA_MEMBERS = frozenset({"locality", "require", "resources"})
 
 _CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: "invalid_argument",
@@ -76,8 +76,8 @@ class GrpcDriver(ServicesDriver):
             await self._server.stop(None)
 
     async def heartbeat(self, report: Report) -> str:
-        if report.sandbox_ids is None or report.labels is not None:
-            # Over gRPC a roster is always told and labels never are, so such a report comes from elsewhere.
+        if report.sandbox_ids is None or report.labels is not None or report.resources is not None:
+            # Over gRPC a roster is always told, labels and resources never are, so such a report comes from elsewhere.
             return await super().heartbeat(report)
         request = v1.HeartbeatRequest(
             node_id=report.node_id,
@@ -213,4 +213,5 @@ def _alpha_hint(hint: Any) -> Any:
         metadata=hint.get("metadata", {}),
         locality=hint.get("locality", ()),
         require={label: v1alpha.LabelValues(values=values) for label, values in required(hint).items()},
+        resources=hint.get("resources", {}),
     )

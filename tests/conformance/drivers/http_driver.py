@@ -70,6 +70,8 @@ class HttpDriver(ServicesDriver):
             body["snapshot"] = {"status": "ready", **report.snapshot}
         if report.sandbox_ids is not None:
             body["sandbox_ids"] = list(report.sandbox_ids)
+        if report.resources is not None:
+            body["resources"] = {name: dict(load) for name, load in report.resources.items()}
         if report.labels is not None:
             body["labels"] = dict(report.labels)
         if report.p2p is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from scheduler import errors
 from scheduler.domain.node import (
+    DiskMetric,
     Heartbeat,
     MachineInfo,
     NodeAddress,
@@ -18,6 +19,7 @@ from scheduler.domain.node import (
 )
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import CancelCause, Lifecycle
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, Template
 from tests.conformance.driver import Ask, ObservedView, Placed, Refused, Report
 from tests.conformance.world import World
@@ -59,6 +61,7 @@ def to_hint(hint: dict[str, Any]) -> Hint:
         metadata=hint.get("metadata", {}),
         locality=tuple(hint.get("locality", ())),
         require=required(hint),
+        resources=hint.get("resources", {}),
     )
 
 
@@ -85,6 +88,7 @@ def to_snapshot(snapshot: dict[str, Any]) -> NodeSnapshot:
     """Missing numbers are 0, a missing status is ready, `unspecified` is what absent means."""
     values = dict(snapshot)
     status = values.pop("status", "ready")
+    values["disks"] = tuple(DiskMetric(**disk) for disk in values.get("disks", ()))
     return NodeSnapshot(status=NodeStatus.CONNECTING if status == "unspecified" else NodeStatus(status), **values)
 
 
@@ -115,6 +119,7 @@ class ServicesDriver:
             sandbox_ids=None if report.sandbox_ids is None else tuple(report.sandbox_ids),
             p2p_endpoint=None if report.p2p is None else P2pEndpoint(report.p2p["backend"], report.p2p["address"]),
             labels=report.labels or {},
+            resources={name: ResourceLoad(**load) for name, load in (report.resources or {}).items()},
         )
         with refusals():
             return (await self.services.nodes.heartbeat(heartbeat, None)).cpu_config_json

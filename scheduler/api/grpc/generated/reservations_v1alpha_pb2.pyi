@@ -49,7 +49,7 @@ class Node(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class Hint(_message.Message):
-    __slots__ = ("kind", "cpu_count", "memory_mb", "images", "template_id", "metadata", "locality", "require")
+    __slots__ = ("kind", "cpu_count", "memory_mb", "images", "template_id", "metadata", "locality", "require", "resources")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Hint.Kind]
@@ -72,6 +72,13 @@ class Hint(_message.Message):
         key: str
         value: LabelValues
         def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[LabelValues, _Mapping]] = ...) -> None: ...
+    class ResourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     KIND_FIELD_NUMBER: _ClassVar[int]
     CPU_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +87,7 @@ class Hint(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LOCALITY_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     kind: Hint.Kind
     cpu_count: int
     memory_mb: int
@@ -88,7 +96,8 @@ class Hint(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     locality: _containers.RepeatedScalarFieldContainer[str]
     require: _containers.MessageMap[str, LabelValues]
-    def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ..., require: _Optional[_Mapping[str, LabelValues]] = ...) -> None: ...
+    resources: _containers.ScalarMap[str, int]
+    def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ..., require: _Optional[_Mapping[str, LabelValues]] = ..., resources: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class LabelValues(_message.Message):
     __slots__ = ("values",)
@@ -113,7 +122,14 @@ class ReserveRequest(_message.Message):
     def __init__(self, hint: _Optional[_Union[Hint, _Mapping]] = ..., lifecycle: _Optional[_Union[Lifecycle, str]] = ..., reservation_ttl_ms: _Optional[int] = ..., exclude_nodes: _Optional[_Iterable[str]] = ..., idempotency_key: _Optional[str] = ..., sandbox_id: _Optional[str] = ...) -> None: ...
 
 class Reservation(_message.Message):
-    __slots__ = ("reservation_id", "node_id", "state", "lifecycle", "cpu_count", "memory_bytes", "sandbox_id", "created_at_ms", "expires_at_ms", "reason")
+    __slots__ = ("reservation_id", "node_id", "state", "lifecycle", "cpu_count", "memory_bytes", "sandbox_id", "created_at_ms", "expires_at_ms", "reason", "resources")
+    class ResourcesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     RESERVATION_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +140,7 @@ class Reservation(_message.Message):
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
     reservation_id: str
     node_id: str
     state: ReservationState
@@ -134,7 +151,8 @@ class Reservation(_message.Message):
     created_at_ms: int
     expires_at_ms: int
     reason: str
-    def __init__(self, reservation_id: _Optional[str] = ..., node_id: _Optional[str] = ..., state: _Optional[_Union[ReservationState, str]] = ..., lifecycle: _Optional[_Union[Lifecycle, str]] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., sandbox_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    resources: _containers.ScalarMap[str, int]
+    def __init__(self, reservation_id: _Optional[str] = ..., node_id: _Optional[str] = ..., state: _Optional[_Union[ReservationState, str]] = ..., lifecycle: _Optional[_Union[Lifecycle, str]] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., sandbox_id: _Optional[str] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., reason: _Optional[str] = ..., resources: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ReserveResponse(_message.Message):
     __slots__ = ("node", "strategy", "replayed", "degraded", "reservation")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from scheduler.access.roles import FOR_NODES
 from scheduler.api.http.answers import EventsAnswer, HeartbeatAnswer
-from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, Labels, OptionalId, Text, Uint32
+from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, Labels, OptionalId, Text, Uint32, named_by_labels
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX
 from scheduler.domain.node import (
@@ -20,7 +20,9 @@ from scheduler.domain.node import (
     NodeStatus,
     P2pEndpoint,
 )
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+from scheduler.service.reports import REPORTED_RESOURCES_MAX
 
 router = noun_router("nodes")
 
@@ -75,6 +77,11 @@ class P2pEndpointBody(Body):
     address: str = ""
 
 
+class ResourceBody(Body):
+    total: ByteCount
+    allocated: ByteCount = 0
+
+
 class HeartbeatBody(Body):
     """`sandbox_ids` is the complete roster; absent means unknown, an empty list means none.
     `acknowledged_generation`: of the last answer that the node had when it sampled this."""
@@ -91,6 +98,7 @@ class HeartbeatBody(Body):
     sandbox_ids: list[str] | None = Field(default=None, max_length=ROSTER_MAX)
     p2p_endpoint: P2pEndpointBody | None = None
     labels: Labels = Field(default_factory=dict)
+    resources: Annotated[dict[str, ResourceBody], named_by_labels(REPORTED_RESOURCES_MAX)] = Field(default_factory=dict)
 
     def as_heartbeat(self, node_id: str) -> Heartbeat:
         return Heartbeat(
@@ -107,6 +115,7 @@ class HeartbeatBody(Body):
             sandbox_ids=None if self.sandbox_ids is None else tuple(self.sandbox_ids),
             p2p_endpoint=None if self.p2p_endpoint is None else P2pEndpoint(**self.p2p_endpoint.__dict__),
             labels=self.labels,
+            resources={name: ResourceLoad(each.total, each.allocated) for name, each in self.resources.items()},
         )
 
 

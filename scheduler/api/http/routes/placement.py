@@ -17,6 +17,7 @@ from scheduler.api.http.fields import (
     IdCursor,
     PageLimit,
     Require,
+    Resources,
     SandboxCpu,
     SandboxMemoryMb,
     duration_ms,
@@ -46,6 +47,7 @@ class ColdSandboxHint(Body):
     metadata: dict[str, str] = Field(default_factory=dict)
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
     require: Require = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
 
     def as_hint(self) -> Hint:
         return Hint(
@@ -56,6 +58,7 @@ class ColdSandboxHint(Body):
             metadata=self.metadata,
             locality=tuple(self.locality),
             require=required_values(self.require),
+            resources=self.resources,
         )
 
 
@@ -67,6 +70,7 @@ class SandboxHint(Body):
     metadata: dict[str, str] = Field(default_factory=dict)
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
     require: Require = Field(default_factory=dict)
+    resources: Resources = Field(default_factory=dict)
 
     def as_hint(self) -> Hint:
         return Hint(
@@ -75,6 +79,7 @@ class SandboxHint(Body):
             metadata=self.metadata,
             locality=tuple(self.locality),
             require=required_values(self.require),
+            resources=self.resources,
         )
 
 

@@ -1,0 +1,149 @@
+"""Resources beside CPUs and memory: any name, from configuration alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.reservation import Lifecycle, ReservationState
+from scheduler.domain.resources import ResourceLoad
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
+from scheduler.domain.settings import LedgerSettings
+from scheduler.errors import InvalidRequest, NoNodes
+from scheduler.ledger.ledger import Ledger
+from tests.support.backends import Backend, put_settings
+from tests.support.clock import VirtualClock
+from tests.support.recount import assert_ledger_is_sound
+
+FPGA = pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED, resources=("fpga", "gpu"))
+Asked = dict[str, int]
+
+
+async def node(ledger: Ledger, node_id: str, sandbox_ids: tuple[str, ...] | None = None, **loads: Any) -> None:
+    """A node of 64 CPUs reports; `disks` are metrics, the rest (total, allocated)."""
+    if node_id not in {address.node_id for address in await ledger.nodes.addresses()}:
+        await ledger.nodes.set(node_id, f"http://{node_id}", DiscoveryState.ACTIVE)
+    snapshot = NodeSnapshot(NodeStatus.READY, 64, 2**37, disks=loads.pop("disks", ()))
+    resources = {name: ResourceLoad(*load) for name, load in loads.items()}
+    await ledger.nodes.heartbeat(
+        Heartbeat(node_id, "one", snapshot=snapshot, sandbox_ids=sandbox_ids, resources=resources)
+    )
+
+
+def asking(amounts: Asked, **more: Any) -> ScheduleRequest:
+    return ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 64, images=("app",), resources=amounts), **more)
+
+
+async def placed(ledger: Ledger, amounts: Asked, **more: Any) -> tuple[str, str]:
+    decision = await ledger.placements.schedule(asking(amounts, **more))
+    assert decision.reservation is not None
+    assert decision.reservation.resources == amounts
+    return decision.node.node_id, decision.reservation.reservation_id
+
+
+async def refused(ledger: Ledger, amounts: Asked, **more: Any) -> dict[str, int]:
+    with pytest.raises(NoNodes) as refusal:
+        await ledger.placements.schedule(asking(amounts, **more))
+    return refusal.value.reasons
+
+
+async def pending(ledger: Ledger, node_id: str, name: str) -> int:
+    found = (await ledger.nodes.get(node_id)).resources
+    return found[name].pending if name in found else 0
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+async def test_a_configured_name_is_admitted_under_every_strategy(
+    strategy: Strategy, ledger: Ledger, backend: Backend
+) -> None:
+    await put_settings(ledger, LedgerSettings(strategy=strategy, resources=("fpga",), revision=1))
+    for number in range(3):
+        await node(ledger, f"n{number}", **({"fpga": (2, 1)} if number == 1 else {"fpga": (0, 0)} if number else {}))
+    assert (await placed(ledger, {"fpga": 1}))[0] == "n1"
+    assert await refused(ledger, {"fpga": 1}) == {"insufficient_fpga": 3}
+    assert {(await placed(ledger, {"fpga": 0}))[0], (await placed(ledger, {"disk": 2**50}))[0]} <= {"n0", "n1", "n2"}
+    explained = await ledger.placements.explain(asking({"fpga": 1}))
+    assert [each.reason for each in explained.nodes] == ["insufficient_fpga"] * 3
+    with pytest.raises(InvalidRequest, match=r"hint\.resources"):
+        await ledger.placements.schedule(asking({"gpu": 1}))
+    await assert_ledger_is_sound(ledger)
+
+
+@FPGA
+async def test_what_a_reservation_holds_is_free_with_each_of_its_ends(ledger: Ledger, clock: VirtualClock) -> None:
+    await node(ledger, "a", (), fpga=(4, 0), gpu=(9, 0))
+
+    async def left() -> int:
+        await assert_ledger_is_sound(ledger)
+        return 4 - await pending(ledger, "a", "fpga")
+
+    _, cancelled = await placed(ledger, {"fpga": 3, "gpu": 1})
+    assert await refused(ledger, {"fpga": 2}) == {"insufficient_fpga": 1}
+    assert await left() == 1
+    await ledger.reservations.cancel(cancelled)
+    assert await left() == 4
+    _, expired = await placed(ledger, {"fpga": 2}, reservation_ttl_ms=1_000)
+    clock.advance(1_001)
+    assert (await ledger.reservations.get(expired)).state is ReservationState.EXPIRED
+    assert await left() == 4
+    await ledger.reservations.confirm(expired, "s-late")
+    assert await left() == 2
+    await node(ledger, "a", ("s-late",), fpga=(4, 2))
+    assert await left() == 4
+    assert await refused(ledger, {"fpga": 3}) == {"insufficient_fpga": 1}
+    _, confirmed = await placed(ledger, {"fpga": 1})
+    await ledger.reservations.confirm(confirmed, "s-2")
+    assert await left() == 3
+    await ledger.nodes.record_events("a", "one", [SandboxEvent("s-2", SandboxEventType.DELETE)])
+    assert await left() == 4
+    await placed(ledger, {"fpga": 1}, lifecycle=Lifecycle.HEARTBEAT)
+    await ledger.nodes.remove("a")
+    await node(ledger, "a", fpga=(4, 3))
+    assert await left() == 3
+    assert await refused(ledger, {"fpga": 1}) == {"insufficient_fpga": 1}
+    await ledger.client.command("HSET", ledger.keys.loads, "a", "nonsense")
+    assert await refused(ledger, {"fpga": 1}) == {"insufficient_fpga": 1}
+    assert await left() == 3
+
+
+@FPGA
+async def test_disks_count_each_device_once_and_fit_where_nobody_reports_any(ledger: Ledger) -> None:
+    disk = DiskMetric("/", "vda", "ext4", used_bytes=60, total_bytes=100)
+    await node(
+        ledger, "a", disks=(disk, DiskMetric("/bound", "vda", "ext4", 60, 100), DiskMetric("/b", "vdb", "", 0, 10))
+    )
+    assert (await ledger.nodes.get("a")).resources == {"disk": ResourceLoad(110, 60)}
+    await placed(ledger, {"disk": 50})
+    assert await refused(ledger, {"disk": 1}) == {"insufficient_disk": 1}
+    await node(ledger, "b")
+    assert (await placed(ledger, {"disk": 10**12}))[0] == "b"
+    assert await pending(ledger, "b", "disk") == 10**12
+    await assert_ledger_is_sound(ledger)
+
+
+@FPGA
+async def test_a_refusal_among_many_nodes_without_it_is_proven_and_the_one_left_is_found(ledger: Ledger) -> None:
+    for number in range(90):
+        await node(ledger, f"n{number:02}", fpga=(1, int(number != 77)), disks=(DiskMetric("/", "a", "", 5, 6),))
+    assert (await placed(ledger, {"fpga": 1, "disk": 1}))[0] == "n77"
+    assert await refused(ledger, {"fpga": 1}) == {"insufficient_fpga": 90}
+    assert await refused(ledger, {"disk": 2}) == {"insufficient_disk": 90}
+    await ledger.nodes.set("unheard", "http://unheard", DiscoveryState.ACTIVE)
+    assert (await placed(ledger, {"disk": 2}))[0] == "unheard"
+    await assert_ledger_is_sound(ledger)
+
+
+@FPGA
+async def test_other_settings_change_what_counts_and_keep_what_is_held(ledger: Ledger) -> None:
+    await node(ledger, "a", fpga=(2, 0), tpu=(1, 0))
+    await placed(ledger, {"fpga": 1})
+    await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED, resources=("tpu",), revision=2))
+    await placed(ledger, {"tpu": 1})
+    assert (await ledger.nodes.get("a")).resources == {"fpga": ResourceLoad(0, 0, 1), "tpu": ResourceLoad(1, 0, 1)}
+    await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED, resources=("fpga",), revision=3))
+    await placed(ledger, {"fpga": 1})
+    assert await refused(ledger, {"fpga": 1}) == {"insufficient_fpga": 1}
+    await assert_ledger_is_sound(ledger)
