@@ -30,5 +30,6 @@ local function recount_pending(node_id)
   if wrong then
     weigh_again(node_id)
     redis.call('HINCRBY', key('stats'), 'rows_recounted', 1)
+    tallies.distrust()
   end
 end

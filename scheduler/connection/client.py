@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,7 @@ from scheduler.connection.guard import ServerGuard, UnverifiedServer
 from scheduler.connection.keys import Keys
 from scheduler.connection.options import StoreOptions
 from scheduler.connection.permissions import PROOF, prove_commands
-from scheduler.connection.scripts import ScriptLibrary
+from scheduler.connection.scripts import Script, ScriptLibrary
 from scheduler.connection.topology import Topology, open_topology
 from scheduler.errors import CommandsWithheld, Overloaded, SchedulerError, StoreUnavailable, WritesRefused
 
@@ -89,6 +90,9 @@ class StoreClient:
         self.withheld: CommandsWithheld | None = None
         self.writes_refused: WritesRefused | None = None
         self._proving = asyncio.Lock()
+        # How often each script was loaded because the server had forgotten it.
+        self._loaded: Counter[str] = Counter()
+        self._loading = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<StoreClient {self.address}>"
@@ -161,6 +165,7 @@ class StoreClient:
         sent, forgotten = call, 0
         forgetful = StoreUnavailable("the ledger keeps forgetting scripts; ask again").at(str(self.address))
         while True:
+            times = self._loaded[call.script.sha] if call.script else 0
             try:
                 return (await self._attempt(sent, budget))[-1]
             except StoreUnavailable as unavailable:
@@ -169,13 +174,34 @@ class StoreClient:
                     raise forgetful from unavailable
                 raise
             except ScriptUnknown as unknown:
+                forgotten += 1
+                if forgotten == 1:
+                    try:
+                        await self._load(unknown.script, call.key, times, budget)
+                    except (TimeoutError, StoreUnavailable):
+                        if not budget.over:
+                            raise
+                        raise forgetful from unknown
+                    continue
                 # Flushed again between loading and calling: a restart, or a SCRIPT FLUSH.
-                if forgotten and not await budget.pause():
+                if not await budget.pause():
                     raise forgetful from unknown
                 self.statistics.scripts_reloaded += 1
-                forgotten += 1
                 load: Command = ("SCRIPT", "LOAD", unknown.script.text)
                 sent = replace(call, commands=(load, *call.commands))
+
+    async def _load(self, script: Script, key: str | None, times: int, budget: Budget) -> None:
+        """Load a script that the server does not know, unless it was loaded meanwhile (more than `times`): of a
+        thousand calls under way when a server forgets its scripts, one sends the text and the others wait for it.
+
+        Raises TimeoutError."""
+        with heed_cancellation():
+            async with asyncio.timeout(max(0.0, budget.left_seconds)), self._loading:
+                if self._loaded[script.sha] > times:
+                    return
+                await self._attempt(Call((("SCRIPT", "LOAD", script.text),), key), budget)
+                self._loaded[script.sha] += 1
+                self.statistics.scripts_reloaded += 1
 
     # -- plain commands ---------------------------------------------------------------------------------------
 

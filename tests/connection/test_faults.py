@@ -342,10 +342,28 @@ async def test_an_error_of_closing_a_connection_does_not_escape(
 
 
 async def test_a_script_that_is_forgotten_again_is_loaded_again(connect_to: Connect) -> None:
-    async with StubServer(failing(b"-NOSCRIPT No matching script.\r\n", 5)) as stub:
+    calls = 0
+
+    def answer(command: list[bytes]) -> bytes:
+        nonlocal calls
+        calls += command[0] == b"EVALSHA"
+        return b"-NOSCRIPT No matching script.\r\n" if command[0] == b"EVALSHA" and calls <= 3 else OK
+
+    async with StubServer(answer) as stub:
         client = await connect_to(stub.address)
         assert await run(client) == [b"ok"]
         assert client.statistics.scripts_reloaded == 3
+
+
+async def test_of_a_thousand_calls_one_loads_the_script_that_a_server_has_forgotten(
+    private_server: RedisServer, connect_to: Connect
+) -> None:
+    client = await connect_to(private_server.address, operation_timeout_ms=60_000, attempt_timeout_ms=60_000)
+    await client.run("count", settings_key=SETTINGS)
+    with private_server.client() as other:
+        other.script_flush()
+    await asyncio.gather(*(client.run("count", settings_key=SETTINGS) for _ in range(1_000)))
+    assert (client.statistics.scripts_reloaded, client.statistics.retries) == (2, 0), "at first, and after the flush"
 
 
 async def test_a_script_that_is_forgotten_for_ever_is_unavailable_once_time_is_over(connect_to: Connect) -> None:
