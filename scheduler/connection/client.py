@@ -178,9 +178,7 @@ class StoreClient:
                 if forgotten == 1:
                     try:
                         await self._load(unknown.script, call.key, times, budget)
-                    except (TimeoutError, StoreUnavailable):
-                        if not budget.over:
-                            raise
+                    except TimeoutError:
                         raise forgetful from unknown
                     continue
                 # Flushed again between loading and calling: a restart, or a SCRIPT FLUSH.

@@ -367,7 +367,10 @@ async def test_of_a_thousand_calls_one_loads_the_script_that_a_server_has_forgot
 
 
 async def test_a_script_that_is_forgotten_for_ever_is_unavailable_once_time_is_over(connect_to: Connect) -> None:
-    async with StubServer(lambda command: b"-NOSCRIPT No matching script.\r\n") as stub:
+    def answer(command: list[bytes]) -> bytes:
+        return b"-NOSCRIPT No matching script.\r\n" if command[0] == b"EVALSHA" else OK
+
+    async with StubServer(answer) as stub:
         client = await connect_to(stub.address, operation_timeout_ms=1_000)
         with pytest.raises(StoreUnavailable, match="keeps forgetting scripts"):
             await run(client)
