@@ -46,6 +46,10 @@ elseif reservation.state == 'pending' then
   if ARGV[5] == 'node_refused' then
     -- @include "include/avoidance"
     note_refusal(reservation, now)
+    if settings.slack and reservation.origin then
+      -- @include "include/warm_keys"
+      warm_keys.refuse(reservation.node_id, reservation.origin, reservation.sequence)
+    end
   end
 end
 save_rows()

@@ -51,8 +51,8 @@ local function place_of(node_id, row)
   if settings.traits.by == 'rank' then
     -- @include "include/ranking"
     local score, ties = rank_of(row, context.demand, settings)
-    -- A node is filled by rows (include/fullest), so another one may have the higher pressure.
-    if settings.fill_to > 0 and node_id == chosen then score = -2 end
+    -- A node is filled by rows (include/fullest), or chosen for what it holds, so another one may rank before it.
+    if (settings.fill_to > 0 or context.warm) and node_id == chosen then score = -2 end
     return string.format('%.17g ', score) .. ties
   end
   if node_id == chosen then return '0' end

@@ -209,5 +209,6 @@ if not listed then
   left('deleted', 'forgotten')
   left('sandboxes', 'forgotten')
   left('artifacts')
+  left('warm')
 end
 return findings

@@ -116,6 +116,8 @@ else
   for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
   held_by_open(node_id)
   forget_artifacts(node_id)
+  -- @include "include/warm_keys"
+  warm_keys.forget(node_id)
   withdraw_cpu_config(node_id)
   redis.call('PEXPIRE', node_key(node_id, 'cpu_config'), KEPT_MS)
   drop_row(node_id)

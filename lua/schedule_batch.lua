@@ -31,6 +31,7 @@
 -- @include "include/choose"
 -- @include "include/meet"
 -- @include "include/turns"
+-- @include "include/warm_keys"
 -- @include "include/reserve"
 -- @include "include/batches"
 
@@ -92,6 +93,7 @@ do
   end
 end
 
+if ARGV[4] == 'all' then warm_keys.before = {} end
 local held, refusals, ended = {}, {}, nil
 for index, creation in ipairs(creations) do
   if not creation.earlier then
@@ -110,6 +112,7 @@ for index, creation in ipairs(creations) do
 end
 if ended and (ARGV[4] == 'all' or not held[1]) then
   batches.undo(held)
+  warm_keys.undo()
   if ended[1] == 'refused' then redis.call('HINCRBY', key('stats'), 'refusals', 1) end
   return ended
 end

@@ -18,11 +18,19 @@ local function find_candidates(context)
   context.set, context.second = candidates.set, candidates.second
 end
 
--- The least loaded candidate, or the fullest within `fill_to`. One above its limits is none; nor, where admission applies, one that does not fit.
-local function rank_candidates(request, context)
-  local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
+-- The least loaded candidate, or the fullest within `fill_to`. One above its limits is none; nor, where admission applies, one
+-- that does not fit.
+local function rank_all(request, context, counter)
   if context.located then return context.rank_located(counter) end
   -- @include "include/choose_ranked"
   context.found = choose_ranked(request, context, counter)
   return context.found and string.sub(context.found.member, 31) or nil
+end
+
+-- The same, or with `affinity` a node that holds the request's image or template and is hardly fuller.
+local function rank_candidates(request, context)
+  local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
+  if not (context.settings.slack and request.creation and request.origin ~= '') then return rank_all(request, context, counter) end
+  -- @include "include/warm"
+  return choose_warm(rank_all, counter)
 end

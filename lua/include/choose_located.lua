@@ -2,22 +2,7 @@
 -- artifacts the request needs; the strategy then decides among them.
 -- @include "include/locality"
 -- @include "include/acceptance"
-
 -- @include "include/ranking"
-
--- The first by rank of a sorted list, ties by the counter.
-local function rank_list(node_ids, counter)
-  local best, counts, tied
-  for _, node_id in ipairs(node_ids) do
-    local score, own = rank_of(row_of(node_id), context.demand, context.settings)
-    if not best or score < best or (score == best and own < counts) then
-      best, counts, tied = score, own, { node_id }
-    elseif score == best and own == counts then
-      tied[#tied + 1] = node_id
-    end
-  end
-  return tied[1 + counter % #tied]
-end
 
 local function locate()
   local best = best_located(request.locality, function(node_id)
@@ -32,7 +17,7 @@ local function locate()
   table.sort(best)
   context.located = {}
   for _, node_id in ipairs(best) do context.located[node_id] = true end
-  context.rank_located = function(counter) return rank_list(best, counter) end
+  context.rank_located = function(counter) return rank_list(best, context, counter) end
   context.random_located = function() return best[1 + request.entropy % #best] end
   context.next_located = function(cursor)
     for _, node_id in ipairs(best) do

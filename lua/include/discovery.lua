@@ -121,6 +121,8 @@ do
     local node = node_key(node_id)
     local known = as_table_of(node, 'last_seen_ms', 'last_heard_ms')
     forget_artifacts(node_id)
+    -- @include "include/warm_keys"
+    warm_keys.forget(node_id)
     withdraw_cpu_config(node_id)
     redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)
     redis.call('ZADD', key('forgotten'), integer(now + settings.binding_ttl_ms), node_id)

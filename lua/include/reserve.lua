@@ -16,6 +16,10 @@ local function hold(request, context, node_id, row)
     held.group = context.group
     held.group_fields = commit_group_outcome(context.group, request, node_id, held.sequence, context)
   end
+  if context.settings.slack and request.origin ~= '' then
+    -- @include "include/warm_keys"
+    warm_keys.note(node_id, request.origin, held.sequence)
+  end
   row.pending_cpu = row.pending_cpu + held.cpu
   row.pending_memory = row.pending_memory + held.memory
   row.pending_count = row.pending_count + 1

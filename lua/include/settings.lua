@@ -5,8 +5,13 @@
 
 local SETTINGS = {
   'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms', 'placement_reservation_ttl_ms', 'overcommit_cpu',
-  'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms', 'fill_to',
+  'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms', 'fill_to', 'affinity_slack',
 }
+
+-- Whether affinity is on; `slack`: the setting.
+local function has_slack(slack)
+  return slack and slack ~= 'off'
+end
 
 -- The settings a placement needs; `stored`: their values, where they were read before. Nil and a reply that refuses when the ledger has none ('uninitialised'), is
 -- of another format, or names something that this version does not know ('unknown').
@@ -37,6 +42,8 @@ local function read_settings(stored)
     limited = found[11] ~= '0',
     gated_until_ms = found[12] or nil,
     fill_to = traits.fill_to or 0,
+    -- How much fuller than the least loaded candidate a node may be that holds what is asked for; nil: it is not asked about.
+    slack = traits.by == 'rank' and has_slack(found[14]) and found[14] / 1000 or nil,
   }
 end
 

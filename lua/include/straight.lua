@@ -2,8 +2,8 @@
 -- rest of the script is made of. It ends the script when it could place, or refuse for want of capacity alone; whatever is
 -- out of the ordinary (`break`) is left, before anything was written, to the text that follows and decides the same:
 -- tests/lua/test_index.py holds both to one oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited
--- by capacity; a sandbox that its node will name; nobody excluded, avoided, silent or due; known candidates, of classes
--- without limits and of even memory.
+-- by capacity; a sandbox that its node will name; no affinity for what it is made of; nobody excluded, avoided, silent or due;
+-- known candidates, of classes without limits and of even memory.
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/cursors"
@@ -16,7 +16,7 @@ repeat
   local traits, opening = strategy_traits(strategy, stored[13]), strategy_traits(placement)
   if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
     or not opening or not opening.opens_groups or stored[7] == 'unlimited' or stored[8] == 'unlimited'
-    or stored[10] or stored[12] then
+    or stored[10] or stored[12] or (ARGV[13] ~= '' and has_slack(stored[14])) then
     break
   end
   local cpus, memory_mb = ARGV[10], ARGV[11]

@@ -207,11 +207,14 @@ def settings_view(found: SettingsInForce) -> dict[str, Any]:
 
 
 def _shown_settings(in_force: LedgerSettings) -> dict[str, Any]:
-    """Overcommit as a file says it: a factor, or `unlimited`. Templates have a list of their own."""
+    """Fractions as a file says them, or `unlimited` and `off`. Templates have a list of their own."""
     settings = asdict(in_force)
     del settings["revision"], settings["templates"]
     for name in ("overcommit_cpu", "overcommit_memory"):
         settings[name] = "unlimited" if settings[name] is None else settings[name] / 1000
+    settings["fill_to"] /= 1000
+    affinity = settings["affinity"]
+    affinity["slack"] = "off" if affinity["slack"] is None else affinity["slack"] / 1000
     return settings
 
 

@@ -27,10 +27,11 @@ from scheduler.config.kinds import (
     password_file,
     redact_url,
     share,
+    share_or_off,
     text,
 )
 from scheduler.config.structured import nodes, templates
-from scheduler.domain.limits import MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
+from scheduler.domain.limits import KEYS_PER_NODE_MAX, MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.path_prefix import PATH_PREFIX_FORM, PATH_PREFIX_PATTERN
 from scheduler.domain.placement import Strategy
 from scheduler.domain.resources import RESOURCES_MAX
@@ -145,6 +146,15 @@ _AVOID = (
     Key("avoid.longest", duration(), "ledger.avoid.longest_ms", "How long at most."),
     Key("avoid.share", integer(0, 100), "ledger.avoid.share_percent",
         "Of the nodes that may be chosen, how many percent are avoided at once at most; one always may be."),
+)  # fmt: skip
+
+_AFFINITY = (
+    Key("affinity.slack", share_or_off(), "ledger.affinity.slack",
+        "Under strategies that rank: a node that holds the request's image or template is chosen although it is fuller "
+        "than the least loaded one, by this share of its capacity at most; `off`: it is not preferred."),
+    Key("affinity.keys_per_node", integer(1, KEYS_PER_NODE_MAX), "ledger.affinity.keys_per_node",
+        "How many images and templates a node is taken to hold: those that it was given last. As many as your nodes "
+        "keep."),
 )  # fmt: skip
 
 _TIME = (
@@ -300,6 +310,7 @@ _PROCESS = (
 
 SECTIONS: dict[str, tuple[Key, ...]] = {
     "Placing": _PLACING,
+    "Keeping warm": _AFFINITY,
     "Limits of a node": _LIMITS,
     "Nodes that refuse": _AVOID,
     "Time": _TIME,

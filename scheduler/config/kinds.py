@@ -238,6 +238,23 @@ def share() -> Kind[int]:
     return Kind(allowed, read, show=lambda per_mille: per_mille / 1000)
 
 
+def share_or_off() -> Kind[int | None]:
+    """The same; None is `off`."""
+    number = share()
+    allowed = f"{number.allowed}, or `off`"
+
+    def read(raw: object) -> int | None:
+        # TOML and JSON have a word of their own for it.
+        if raw is False or (isinstance(raw, str) and raw.strip().lower() == "off"):
+            return None
+        try:
+            return number.read(raw)
+        except Unacceptable:
+            raise Unacceptable(allowed) from None
+
+    return Kind(allowed, read, show=lambda per_mille: "off" if per_mille is None else number.show(per_mille))
+
+
 def listen_address() -> Kind[ListenAddress]:
     """Go's spelling: `host:port`, `:port` for every interface, `[::1]:port` for IPv6."""
     allowed = "an address such as 127.0.0.1:9090, [::1]:9090 or :9090 (every interface)"

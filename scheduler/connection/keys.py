@@ -148,6 +148,10 @@ class Keys:
     artifact_parked = _KeyById("artifact_leftovers:{}")
     node_artifacts = _NodeKey("node:{}:artifacts")
 
+    # What each node was given last, both ways; lua/include/warm_keys.
+    warm = _KeyById("warm:{}")  # <image or template>
+    node_warm = _NodeKey("node:{}:warm")
+
     # CPU templates, by cluster.
     cpu_configs = _KeyById("cpu_configs:{}")
     cpu_config_counts = _KeyById("cpu_config_counts:{}")

@@ -77,6 +77,16 @@ class AvoidSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AffinitySettings:
+    """Under the strategies that rank: whether a node that holds the request's image or template is chosen before the
+    least loaded one. `slack`: in whole per-mille of capacity, how much fuller it may be; None is off. `keys_per_node`:
+    how many images and templates a node is taken to hold, the ones that it was given last."""
+
+    slack: int | None = None
+    keys_per_node: int = 8
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerSettings:
     """`overcommit_*` is in whole per-mille of advertised capacity; None is `unlimited`: nothing is excluded in that
     dimension, and ranking uses advertised capacity. `fill_to` is in whole per-mille of effective capacity; 0 is off.
@@ -92,6 +102,7 @@ class LedgerSettings:
     overcommit_cpu: int | None = 1000
     overcommit_memory: int | None = 1000
     fill_to: int = 0
+    affinity: AffinitySettings = field(default_factory=AffinitySettings)
     limits: Limits = Limits.PENDING
     binding_ttl_ms: int = 180_000
     binding_grace_ms: int = 15_000

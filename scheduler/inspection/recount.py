@@ -10,6 +10,7 @@ it again. Nothing is written.
     bindings      sandbox ↔ roster or assignment, both ways
     groups        charges ↔ reservations
     artifacts     provider ↔ offer, both ways
+    warm keys     node ↔ image or template, both ways
     index         rows and heads of each class ↔ rows of its nodes
     totals        sizes of lists that must agree, sums ↔ rows and reservations
 """
@@ -88,6 +89,7 @@ class Look:
         await self._groups()
         await self._templates()
         await self._artifacts()
+        await self._warm_keys()
         await self._index()
         await self._judge("recount_totals", self._clusters())
         self._found += await recount_tallies(self._ledger)
@@ -180,6 +182,14 @@ class Look:
             pairs += [(found.identity, artifact) async for artifact in members_of(self._ledger, "SSCAN", found.key)]
         self.looked_at["artifacts"] = len({artifact for _, artifact in pairs})
         await self._judge_pairs("recount_artifacts", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
+
+    async def _warm_keys(self) -> None:
+        pairs: list[tuple[str, str]] = []
+        for found in self._keys["node:{}:warm"]:
+            pairs += [(found.identity, origin) async for origin in members_of(self._ledger, "ZSCAN", found.key)]
+        for found in self._keys["warm:{}"]:
+            pairs += [(node_id, found.identity) async for node_id in members_of(self._ledger, "ZSCAN", found.key)]
+        await self._judge_pairs("recount_warm", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
 
     async def _index(self) -> None:
         """Each row leads to its nodes, each class to its rows; nodes lead to their rows in recount_node."""

@@ -71,6 +71,7 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
     for cluster_id in sorted(clusters):
         await run("repair_cpu_configs", cluster_id)
     await _repair_artifacts(ledger, sorted(subjects["artifact"]))
+    await _repair_warm_keys(ledger, sorted(subjects["warm"]))
     if subjects["artifact_scopes"] or subjects["capacities"]:
         await _repair_totals(ledger)
     if subjects["tallies"]:
@@ -131,6 +132,18 @@ async def _repair_artifacts(ledger: Ledger, artifacts: Sequence[str]) -> None:
             pairs += [(node_id, artifact) for node_id, is_member in zip(some, offers, strict=True) if int(is_member)]
     for slice_ in in_slices(pairs, ARTIFACTS_AT_ONCE):
         await ledger.runner.run("repair_artifacts", *(part for pair in slice_ for part in pair))
+
+
+async def _repair_warm_keys(ledger: Ledger, origins: Sequence[str]) -> None:
+    """Both who is kept for an image or template, and who was given it according to the nodes' own lists."""
+    keys, client = ledger.keys, ledger.client
+    for origin in origins:
+        pairs = [(node_id, origin) async for node_id in members_of(ledger, "ZSCAN", keys.warm(origin))]
+        async for some in _nodes_in_slices(ledger):
+            given = await client.pipeline([("ZSCORE", keys.node_warm(node_id), origin) for node_id in some])
+            pairs += [(node_id, origin) for node_id, at in zip(some, given, strict=True) if at is not None]
+        for slice_ in in_slices(pairs, ARTIFACTS_AT_ONCE):
+            await ledger.runner.run("repair_warm", *(part for pair in slice_ for part in pair))
 
 
 async def _nodes_of_two_capacities(ledger: Ledger) -> list[str]:

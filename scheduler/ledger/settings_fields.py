@@ -1,7 +1,7 @@
 """The settings as fields of the ledger's hash, readable with redis-cli.
 
 Names and forms follow from the fields of `LedgerSettings`: a switch is 1 or 0, a choice its name, and None is
-`unlimited`, or for a limit no field at all. A new setting needs no line here."""
+`unlimited` or `off`, or for a limit no field at all. A new setting needs no line here."""
 
 from __future__ import annotations
 
@@ -12,38 +12,42 @@ from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from scheduler.domain.settings import GroupSettings, LedgerSettings, Limits, NodeResourceLimit
+from scheduler.domain.settings import AffinitySettings, GroupSettings, LedgerSettings, Limits, NodeResourceLimit
 from scheduler.ledger.runner import FORMAT, not_understood
 
 # The revision is stored beside the content, templates under keys of their own.
 _NOT_CONTENT = frozenset({"revision", "templates"})
 
+# What None is, where it is not `unlimited`.
+_NONE: Mapping[type, str | None] = {NodeResourceLimit: None, AffinitySettings: "off"}
+
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """One setting: where it is in `LedgerSettings`, its name in the hash, its type, and whether it may be None."""
+    """One setting: where it is in `LedgerSettings`, its name in the hash, its type, whether it may be None, and what
+    then stands in the hash; nothing where `none` is None too."""
 
     path: str
     name: str
     type: type
     optional: bool
-    absent_if_none: bool = False
+    none: str | None = "unlimited"
 
     def encode(self, value: Any) -> str | None:
         if value is None:
-            return None if self.absent_if_none else "unlimited"
+            return self.none
         if self.type is tuple:
             return ",".join(value)
         return str(int(value)) if self.type is bool else str(value)
 
     def decode(self, found: Mapping[str, str]) -> Any:
         """Raises KeyError and ValueError for what this version does not understand."""
-        if self.absent_if_none and not found.get(self.name):
+        if self.none is None and not found.get(self.name):
             return None
         raw = found[self.name]
         if self.type is tuple:
             return tuple(part for part in raw.split(",") if part)
-        if self.optional and raw == "unlimited":
+        if self.optional and raw == self.none:
             return None
         return raw == "1" if self.type is bool else self.type(raw)
 
@@ -56,7 +60,8 @@ def _stored(group: type, path: str, named: Callable[[str], str]) -> Iterator[_St
             yield from _stored(found, f"{path}{each.name}.", _naming(found, each.name))
         elif path or each.name not in _NOT_CONTENT:
             types = (tuple,) if get_origin(found) is tuple else get_args(found) or (found,)
-            yield _Stored(path + each.name, named(each.name), types[0], NoneType in types, group is NodeResourceLimit)
+            none = _NONE.get(group, "unlimited")
+            yield _Stored(path + each.name, named(each.name), types[0], NoneType in types, none)
 
 
 def _naming(group: type, place: str) -> Callable[[str], str]:

@@ -96,6 +96,19 @@ def test_a_share_that_is_none_is_refused(text: Any) -> None:
     assert "from 0 to 1" in error["allowed"]
 
 
+@pytest.mark.parametrize(("given", "per_mille"), [("off", None), (" Off ", None), (False, None), (0, 0), ("0.2", 200)])
+def test_a_slack_is_a_share_or_off(given: Any, per_mille: int | None) -> None:
+    assert settings(affinity__slack=given).ledger.affinity.slack == per_mille
+
+
+@pytest.mark.parametrize("given", ["on", True, "1.5", "-1"])
+def test_a_slack_that_is_neither_is_refused(given: Any) -> None:
+    [error] = refusal(affinity__slack=given)
+    assert error["field"] == "affinity.slack"
+    assert error["allowed"] == "a number from 0 to 1 with at most three decimals, or `off`"
+    assert refusal(affinity__keys_per_node=0)[0]["allowed"] == "a whole number from 1 to 1000"
+
+
 @pytest.mark.parametrize("text", ["1.2345", "0", "-1", "nan", "inf", "much", "", True, "1000.001"])
 def test_overcommit_refuses_what_is_no_factor_of_three_decimals(text: Any) -> None:
     [error] = refusal(overcommit__memory=text)
@@ -460,6 +473,8 @@ def test_every_field_is_taken_by_one_key() -> None:
 
 EVERY_FORM = {
     "fill_to": 0.75,
+    "affinity__slack": "0.2",
+    "affinity__keys_per_node": 20,
     "overcommit__cpu": "unlimited",
     "overcommit__memory": 1.5,
     "node_resource_limit__max_sandbox_count": 0,
@@ -489,6 +504,8 @@ def test_the_ledger_names_settings_by_their_fields() -> None:
         "overcommit_cpu": "unlimited",
         "overcommit_memory": "1500",
         "fill_to": "750",
+        "affinity_slack": "200",
+        "affinity_keys_per_node": "20",
         "max_sandbox_count": "0",
         "limited": "1",
         "avoid_share_percent": "50",
@@ -499,6 +516,7 @@ def test_the_ledger_names_settings_by_their_fields() -> None:
         "locality_enabled": "0",
     }
     assert stored | shown == stored
+    assert encode(LedgerSettings())["affinity_slack"] == "off"
     assert "max_sandbox_starting_count" not in stored, "a limit that is not set has no field"
 
 

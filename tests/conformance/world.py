@@ -10,6 +10,7 @@ from scheduler.config.kinds import choice
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import (
     Admission,
+    AffinitySettings,
     GroupPlacement,
     GroupSettings,
     LedgerSettings,
@@ -54,6 +55,7 @@ _CONFIG_KEYS = {
     "admission",
     "limits",
     "fill_to",
+    "affinity",
     "overcommit",
     "grouped_round_robin",
     "node_resource_limit",
@@ -80,6 +82,11 @@ def case_settings(area: str, name: str, config: Mapping[str, Any]) -> LedgerSett
     if "group_placement" in groups:
         groups["group_placement"] = GroupPlacement(groups["group_placement"])
     values["groups"] = GroupSettings(**groups)
+    affinity = config.get("affinity", {})
+    slack = affinity.get("slack", "off")
+    values["affinity"] = AffinitySettings(
+        None if slack == "off" else round(slack * 1000), affinity.get("keys_per_node", AffinitySettings().keys_per_node)
+    )
     values["node_resource_limit"] = NodeResourceLimit(**config.get("node_resource_limit", {}))
     return LedgerSettings(**values)
 

@@ -16,7 +16,7 @@ from scheduler.domain.node import NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle, ReservationResult
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettings
+from scheduler.domain.settings import AffinitySettings, AvoidSettings, GroupSettings, LedgerSettings
 from tests.model.machine import Operation, SideBySide, address, run_side_by_side
 from tests.support import fleets
 from tests.support.backends import Backend
@@ -40,7 +40,7 @@ def draw_request(random: Random) -> ScheduleRequest:
         HintKind.COLD_SANDBOX,
         cpu_count=random.choice([0, 1, 2, 2]),
         memory_mb=random.choice([0, 1024, 1024]),
-        images=random.choice([(), ("app",), ("app",)]),
+        images=random.choice([(), ("app",), ("app",), ("db",)]),
     )
     sandbox_id = random.choice(SANDBOXES) if random.random() < 0.15 else None
     return ScheduleRequest(hint, lifecycle=random.choice(list(Lifecycle)), sandbox_id=sandbox_id)
@@ -65,6 +65,7 @@ class LifecycleMachine(SideBySide):
         return LedgerSettings(
             strategy=random.choice([Strategy.LEAST_LOADED, Strategy.ROUND_ROBIN, *grouped]),
             fill_to=random.choice([0, 0, 750]),
+            affinity=AffinitySettings(random.choice([None, 20]), keys_per_node=1),
             groups=GroupSettings(max_sandbox_count=random.choice([3, 5]), max_cpu_count=random.choice([0, 6])),
             binding_grace_ms=random.choice([0, 15_000, 15_000]),
             placement_reservation_ttl_ms=60_000,

@@ -14,6 +14,7 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import (
     Admission,
+    AffinitySettings,
     GroupPlacement,
     GroupSettings,
     LedgerSettings,
@@ -111,6 +112,7 @@ def ledger_settings(random: Random, strategies: Sequence[Strategy] = tuple(Strat
         strategy=random.choice(strategies),
         admission=random.choice(list(Admission)),
         fill_to=random.choice([0, 0, 500, 1000]),
+        affinity=AffinitySettings(random.choice([None, 0, 200, 1000]), random.choice([1, 2, 8])),
         overcommit_cpu=random.choice(per_mille),
         overcommit_memory=random.choice(per_mille),
         node_resource_limit=NodeResourceLimit(**random.choice(_LIMITS))

@@ -11,9 +11,10 @@ from rich.console import Console, Group
 
 from scheduler.cancellation import run_command
 from scheduler.config import kinds
+from scheduler.domain.limits import KEYS_PER_NODE_MAX
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle
-from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings
+from scheduler.domain.settings import Admission, AffinitySettings, GroupPlacement, GroupSettings, LedgerSettings
 from scheduler.domain.wording import counted
 from scheduler.errors import ConfigurationError
 from scheduler.lab.cli.lifecycle_command import lifecycle
@@ -81,6 +82,12 @@ def replay(
     fill_to: Annotated[
         str, typer.Option(metavar="SHARE", help="Under least_loaded: fill nodes to it one after the other.")
     ] = "0",
+    affinity_slack: Annotated[
+        str, typer.Option(metavar="SHARE", help="How much fuller a node may be that holds the key; off: no affinity.")
+    ] = "off",
+    affinity_keys: Annotated[
+        int, typer.Option(min=1, max=KEYS_PER_NODE_MAX, help="How many keys affinity takes a node to hold.")
+    ] = AffinitySettings().keys_per_node,
     group_max_sandboxes: Annotated[int, typer.Option(min=1, help="Budget of a group.")] = DEFAULT_GROUP_SIZE,
     group_max_cpus: Annotated[int, typer.Option(min=0, help="Budget of a group; 0: none.")] = 0,
     group_max_memory_mb: Annotated[int, typer.Option(min=0, help="Budget of a group; 0: none.")] = 0,
@@ -125,6 +132,7 @@ def replay(
         overcommit_cpu=read_option("--overcommit-cpu", kinds.overcommit(), overcommit_cpu),
         overcommit_memory=read_option("--overcommit-memory", kinds.overcommit(), overcommit_memory),
         fill_to=read_option("--fill-to", kinds.share(), fill_to),
+        affinity=AffinitySettings(read_option("--affinity-slack", kinds.share_or_off(), affinity_slack), affinity_keys),
         groups=GroupSettings(
             max_sandbox_count=group_max_sandboxes,
             max_cpu_count=group_max_cpus,

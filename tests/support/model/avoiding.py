@@ -95,7 +95,9 @@ class AvoidingModel(TellingModel):
         return node_id in self.watched and self.now_ms < self.watched[node_id].until_ms
 
     def chooser(self) -> Chooser:
-        chooser = AvoidingChooser(self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups)
+        chooser = AvoidingChooser(
+            self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups, self.warm
+        )
         chooser.avoided = frozenset(filter(self.is_avoided, self.nodes))
         return chooser
 

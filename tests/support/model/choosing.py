@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.domain.placement import HintKind, ScheduleRequest, Strategy
@@ -87,12 +87,14 @@ class Chooser:
         now_ms: int,
         cursors: Cursors,
         groups: Mapping[str, ModelGroup],
+        warm: Mapping[str, Container[str]],
     ) -> None:
         self.settings = settings
         self.nodes = nodes
         self.pending = pending
         self.cursors = cursors
         self.groups = groups
+        self.warm = warm
         self.classes = {node_id: node_class(node, now_ms, settings) for node_id, node in nodes.items()}
 
     def choose(self, request: ScheduleRequest, wanted: Request) -> Choice:
@@ -155,8 +157,10 @@ class Chooser:
         strategy = self.settings.strategy
         if (share := ranked_to(self.settings)) is not None:
             cursor = "ties" if self.wanted.creation else "ordinary_ties"
-            filled = self._fullest(share, cursor) if share else None
-            return Choice(filled or self._least_loaded(cursor), moves=cursor)
+            node = self._warm(group_key(request), share, cursor)
+            if node is None and share:
+                node = self._fullest(share, cursor)
+            return Choice(node or self._least_loaded(cursor), moves=cursor)
         if strategy is Strategy.RANDOM:
             fitting = [node_id for node_id in self.candidates if self._fits(node_id)]
             any_of_them = self.nodes[fitting[0]] if fitting else None
@@ -199,6 +203,25 @@ class Chooser:
         fullest = [node_id for each in heads.values() for full, node_id in each if full == max(each)[0]]
         order = {node_id: (keys[node_id][1], keys[node_id][3]) for node_id in fullest}
         tied = sorted((each for each in fullest if order[each] == max(order.values())), key=str.encode)
+        return self.nodes[tied[self.cursors.counters[counter] % len(tied)]] if tied else None
+
+    def _warm(self, key: str | None, share: float, counter: str) -> ModelNode | None:
+        """Of the nodes that were given the key last: the fullest within the share, else the least loaded within the
+        slack; equals take turns in id order."""
+        slack = self.settings.affinity.slack
+        if slack is None or key is None:
+            return None
+        keys = {node_id: self.rank_of(node_id) for node_id in self.candidates}
+        known = {node_id: rank for node_id, rank in keys.items() if rank[0] is Rank.KNOWN}
+        warm = {node_id: rank for node_id, rank in known.items() if key in self.warm.get(node_id, ())}
+        if not warm:
+            return None
+        filled = {node_id: (-rank[1], -rank[3]) for node_id, rank in warm.items() if rank[1] <= share and share}
+        most = min(rank[1] for rank in known.values()) + slack / 1000 + 2**-40
+        order: dict[str, tuple[float, ...]] = {**filled} or {
+            node_id: rank for node_id, rank in warm.items() if rank[1] <= most
+        }
+        tied = sorted((each for each in order if order[each] == min(order.values())), key=str.encode)
         return self.nodes[tied[self.cursors.counters[counter] % len(tied)]] if tied else None
 
     def rank_of(self, node_id: str) -> RankKey:

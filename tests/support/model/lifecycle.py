@@ -134,6 +134,7 @@ class LifecycleModel(AvoidingModel):
             self.put(reservation.node_id, ledger.put(ledger.reservation(reservation.name)._replace(reason=reason)))
             if answered:
                 self.refused(reservation)
+                self.cool_down(reservation)
         return Done(replayed=replayed, orphaned=reservation.orphaned)
 
     def renew(self, reservation: ModelReservation, ttl_ms: int) -> Done | Conflicting:

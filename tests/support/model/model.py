@@ -10,7 +10,7 @@ from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from tests.support.model.choosing import Choice, Chooser, Cursors, resolve, used_up
+from tests.support.model.choosing import Choice, Chooser, Cursors, group_key, resolve, used_up
 from tests.support.model.facts import ModelGroup, ModelNode, ModelReservation, Totals
 from tests.support.model.ranking import Request
 
@@ -46,6 +46,7 @@ class Model:
         self.cursors = Cursors()
         self.groups: dict[str, ModelGroup] = {}
         self.templates: dict[str, Template] = dict(settings.templates)
+        self.warm: dict[str, dict[str, ModelReservation]] = {}  # of each node what it was given, the latest last
 
     # Time
 
@@ -104,6 +105,7 @@ class Model:
         """The observation goes at once, reservations one report_ttl later unless it is back."""
         del self.nodes[node_id]
         self.removed_at[node_id] = self.now_ms
+        self.warm.pop(node_id, None)
 
     def unregister(self, node_id: str) -> None:
         """Forget the report; the node stays listed, and so do its reservations."""
@@ -113,7 +115,7 @@ class Model:
     # Placement
 
     def chooser(self) -> Chooser:
-        return Chooser(self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups)
+        return Chooser(self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups, self.warm)
 
     def schedule(self, request: ScheduleRequest, chosen: str | None = None) -> Verdict | Refusal:
         """Choose, reserve, move cursors. `chosen`: what a random strategy took, if acceptable."""
@@ -148,9 +150,23 @@ class Model:
         )
         self.reservations.append(reservation)
         self.reserved(reservation, request.sandbox_id)
+        self._warm_up(reservation, group_key(request))
         if choice.group is not None:
             self._commit_group(choice, reservation)
         return reservation
+
+    def _warm_up(self, reservation: ModelReservation, key: str | None) -> None:
+        if key is not None:
+            given = self.warm.setdefault(reservation.node_id, {})
+            given.pop(key, None)
+            given[key] = reservation
+            while len(given) > self.settings.affinity.keys_per_node:
+                del given[next(iter(given))]
+
+    def cool_down(self, reservation: ModelReservation) -> None:
+        """Its node would not create it, so what it was made of is not there; unless it was given to the node since."""
+        given = self.warm.get(reservation.node_id, {})
+        self.warm[reservation.node_id] = {key: latest for key, latest in given.items() if latest is not reservation}
 
     def _commit_group(self, choice: Choice, reservation: ModelReservation) -> None:
         group = choice.group
