@@ -152,7 +152,8 @@ def test_numbers_that_forks_took_stay_reserved() -> None:
 def test_our_own_service_lives_in_a_package_of_its_own() -> None:
     service = reservations_v1alpha_pb2.DESCRIPTOR.services_by_name["Reservations"]
     assert service.full_name == "agentenv.scheduler.v1alpha.Reservations"
-    assert [method.name for method in service.methods] == ["Reserve", "Confirm", "Cancel", "Renew", "Explain"]
+    calls = [method.name for method in service.methods]
+    assert calls == ["Reserve", "ScheduleBatch", "Confirm", "Cancel", "Renew", "Explain"]
 
 
 def test_generated_code_is_what_the_proto_files_say(tmp_path: Path) -> None:
