@@ -81,8 +81,9 @@ end
 if listed or not deleted then
   bind(node_id, sandbox_id, now, {
     cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
-    caller = reservation.caller or '', group_key = reservation.group_key or '',
+    caller = reservation.caller or '', group_key = reservation.group_key or '', spread = reservation.spread,
   })
+  tallies.count_reservation_spread(reservation, false)
 end
 -- Its end was told before its beginning; or the load counts it already.
 if reservation.state == 'confirmed' and (deleted or listed) then

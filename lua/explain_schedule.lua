@@ -12,11 +12,12 @@
 -- ARGV[9]: entropy  random integer from the caller
 -- ARGV[10]: require  labels that the node must have, name=value,value;name=value; '' when none
 -- ARGV[11]: resources  further ones beside CPUs and memory, name=amount;name=amount; '' when none
--- ARGV[12]: excluded_count  how many of the following are excluded nodes
--- ARGV[13..]: excluded  node ids, then locality keys
+-- ARGV[12]: spread  what must be spread: max|skew,number,node|label,key; '' when nothing
+-- ARGV[13]: excluded_count  how many of the following are excluded nodes
+-- ARGV[14..]: excluded  node ids, then locality keys
 -- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a number, and what breaks ties behind it),
 --         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {},
---         {label, values asked for, value found} | {}}, …}
+--         {label, values asked for, value found} | {}, spread: what ranks before the rank}, …}
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Errors: none
@@ -85,6 +86,11 @@ local function label_against(node_id)
   return {}
 end
 
+-- With a spread key the places with fewest of it come first.
+local function level_of(node_id, row)
+  return integer(context.spread and context.spread.counts(node_id, row) or 0)
+end
+
 local from = ARGV[2] == '' and '-' or '(' .. ARGV[2]
 for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIMIT', 0, ARGV[3])) do
   local row = row_of(node_id)
@@ -99,6 +105,10 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
       and is_masked(row, context.demand) then
       reason, mismatch = 'label', label_against(node_id)
     end
+    if reason ~= 'label' and context.spread and node_pools.holds(context.variant, row.pool)
+      and (reason ~= 'unhealthy' or context.degraded) and context.spread.blocks(node_id, row) then
+      reason = 'spread'
+    end
     if row and request.excluded[node_id] and node_pools.holds(context.variant, row.pool) then reason = 'excluded' end
     if context.too_large then reason = 'too_large' end
     if node_id == chosen then reason = '' end
@@ -107,7 +117,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     reply[#reply + 1] = {
       node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank or '', cpu, memory,
       integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
-      limit_against(node_id, reason), reason == 'label' and mismatch or {},
+      limit_against(node_id, reason), reason == 'label' and mismatch or {}, rank and level_of(node_id, row) or '0',
     }
   end
 end

@@ -51,7 +51,7 @@ end
 
 local function sized(cpu, memory, reservation)
   local facts = { cpu = cpu, memory = memory, exact = true }
-  if reservation then facts.caller, facts.group_key = reservation.caller or '', reservation.group_key or '' end
+  if reservation then facts.caller, facts.group_key, facts.spread = reservation.caller or '', reservation.group_key or '', reservation.spread end
   return facts
 end
 
@@ -75,6 +75,7 @@ function handlers.create(sandbox_id, cpu, memory)
   local elsewhere = (reservation and reservation.node_id ~= node_id) or (record and record.node_id ~= node_id)
   if not elsewhere and (not was_deleted(sandbox_id) or is_listed(node_id, sandbox_id)) then
     bind(node_id, sandbox_id, now, sized(cpu, memory, reservation))
+    if reservation then tallies.count_reservation_spread(reservation, false) end
   end
   if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') and not elsewhere then
     if was_deleted(sandbox_id) then

@@ -18,8 +18,9 @@
 -- ARGV[14]: entropy  random integer from the caller
 -- ARGV[15]: require  labels that the node must have, name=value,value;name=value; '' when none
 -- ARGV[16]: resources  further ones beside CPUs and memory, name=amount;name=amount; '' when none
--- ARGV[17]: excluded_count  how many of the following are excluded nodes
--- ARGV[18..]: excluded  node ids, then locality keys
+-- ARGV[17]: spread  what must be spread: max|skew,number,node|label,key; '' when nothing
+-- ARGV[18]: excluded_count  how many of the following are excluded nodes
+-- ARGV[19..]: excluded  node ids, then locality keys
 -- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
 --        {'conflict', {reservation fields}} | {'taken', {reservation fields} | {}}: the sandbox id is another's

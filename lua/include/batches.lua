@@ -97,6 +97,10 @@ do
       row.pending_memory = row.pending_memory - capacity.memory
       row.pending_count = row.pending_count - 1
       if capacity.request.resources then resources.hold(row, capacity.request.resources, -1) end
+      if capacity.spread then
+        -- @include "include/spreads"
+        tallies.count_spread(capacity.spread, capacity.node_id, -1)
+      end
     end
     save_rows()
     for group_key, text in pairs(groups_before) do

@@ -73,6 +73,7 @@ do
     end
     -- The binding before what leads to it, which leads whoever comes next to the rest.
     if own[1] then
+      tallies.forget_spread_records(own, records)
       redis.call('HDEL', key('bindings'), unpack(own))
       redis.call('ZREM', key('assigned'), unpack(own))
       remember_ended(own, now)
@@ -86,14 +87,15 @@ do
     local listed = redis.call('SRANDMEMBER', node_key(node_id, 'sandboxes'), slice)
     if not listed[1] then return 0 end
     note_edit(node_id)
-    local own = {}
-    for sandbox_id, record in pairs(records_of(listed)) do
+    local own, records = {}, records_of(listed)
+    for sandbox_id, record in pairs(records) do
       if record.node_id == node_id then
         count_record(record, -1)
         own[#own + 1] = sandbox_id
       end
     end
     if own[1] then
+      tallies.forget_spread_records(own, records)
       redis.call('HDEL', key('bindings'), unpack(own))
       remember_ended(own, now)
     end
@@ -110,7 +112,7 @@ local function await(sandbox_id, record)
 end
 
 -- Records that a sandbox runs on a node, as somebody tells; the last one wins, whoever held it before.
--- `facts`: what the teller knows (cpu, memory, caller, group_key). A size that is known already stays, unless an
+-- `facts`: what the teller knows (cpu, memory, caller, group_key, spread). A size that is known already stays, unless an
 -- event states it (`facts.exact`).
 local function bind(node_id, sandbox_id, now, facts)
   local record = record_of(sandbox_id)
@@ -126,7 +128,7 @@ local function bind(node_id, sandbox_id, now, facts)
     local stated = facts[dimension] or 0
     if stated > 0 and (facts.exact or record[dimension] == 0) then record[dimension] = stated end
   end
-  if facts.caller then record.caller, record.group_key = facts.caller, facts.group_key or '' end
+  if facts.caller then record.caller, record.group_key, record.spread = facts.caller, facts.group_key or '', facts.spread end
   record.node_id, record.recorded_at_ms, record.mark = node_id, now, 't'
   record.sequence = sequence_now()
   if not listed then
@@ -141,7 +143,7 @@ local function bind(node_id, sandbox_id, now, facts)
       account.baseline_memory = math.max(0, account.baseline_memory - record.memory)
     end
   end
-  redis.call('HSET', key('bindings'), sandbox_id, format_record(record))
+  redis.call('HSET', key('bindings'), sandbox_id, record_text(record))
   return record
 end
 

@@ -9,7 +9,8 @@ local REJECTED_MOST = 64
 -- so many were refused that the search was given up.
 local function picker_for(request, context, counter)
   local picker = {
-    counter = counter, demand = context.demand, rejected = 0, looked = 0, excludes = next(request.excluded) ~= nil,
+    counter = counter, demand = context.demand, rejected = 0, looked = 0, excluded = request.excluded,
+    excludes = next(request.excluded) ~= nil,
   }
   function picker.accepts(node_id, class)
     if request.excluded[node_id] then return false end

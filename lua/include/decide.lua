@@ -2,7 +2,7 @@
 -- they read (settings, now, cursors, request) and what they write. Reserves nothing.
 --
 --   (include/backlog) → candidates (the last resort only when none is fresh)
---     → locality (advisory) → the strategy → too large for every node?
+--     → the places with fewest of its spread key → locality (advisory) → the strategy → too large for every node?
 --     → in `context`: the node (nil: refused), the cursor it moves, what happens to its group
 --
 -- What is rarely needed is included inside its branch: functions cost a placement only when it gets there.
@@ -12,16 +12,25 @@ context.avoiding = avoided[1] ~= nil
 find_candidates(context)
 if settings.traits.by == 'group' then read_group_settings(settings) end
 context.demand = demand_of(request, context.variant)
-if settings.locality and #request.locality > 0 then
-  -- @include "include/choose_located"
-  locate()
+local function choose()
+  if settings.locality and #request.locality > 0 then
+    -- @include "include/choose_located"
+    locate()
+  end
+  if settings.traits.by == 'rank' then
+    context.moves = request.creation and settings.traits.cursor or settings.traits.other_cursor
+    context.node_id = rank_candidates(request, context)
+  else
+    -- @include "include/choose_by_turn"
+    choose_unranked()
+  end
 end
-if settings.traits.by == 'rank' then
-  context.moves = request.creation and settings.traits.cursor or settings.traits.other_cursor
-  context.node_id = rank_candidates(request, context)
+if request.spread then
+  -- @include "include/choose_spread"
+  if not holders[1] and redis.call('HLEN', key('spreads')) >= SPREADS_MAX then return { 'overloaded', 'spread' } end
+  choose_spread(choose)
 else
-  -- @include "include/choose_by_turn"
-  choose_unranked()
+  choose()
 end
 if request.creation then
   local row = context.node_id and row_of(context.node_id)

@@ -52,6 +52,13 @@ local function drop_name(reservation)
     redis.call('DEL', key('sandbox:' .. sandbox_id))
     drop_claim(reservation.node_id, sandbox_id)
   end
+  if reservation.spread then
+    local record = record_of(sandbox_id)
+    if record and record.spread == reservation.spread and record.node_id == reservation.node_id then
+      change_record(sandbox_id, record, { spread = '' })
+    end
+    tallies.count_reservation_spread(reservation, is_open(reservation.state))
+  end
   redis.call('HDEL', reservation_key(reservation.reservation_id), 'sandbox_id', 'sandbox_told')
   change_reservation(reservation.reservation_id)
   reservation.sandbox_id, reservation.sandbox_told = nil, nil
@@ -77,6 +84,7 @@ local function reopen(reservation, state, expires_at_ms)
   if not reservation.sandbox_id then note_unnamed(reservation, cpu, memory, 1) end
   reservation.state, reservation.expires_at_ms = state, integer(expires_at_ms)
   change_reservation(id, 'state', state, 'expires_at_ms', integer(expires_at_ms))
+  tallies.count_reservation_spread(reservation, true)
   redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count', 'held_resources',
     'report_generation')
   redis.call('PERSIST', reservation_key(id))

@@ -85,11 +85,12 @@ do
       local reservation = claims[index] and read_reservation(claims[index])
       if reservation then
         record.mark, record.caller, record.group_key = 't', reservation.caller or '', reservation.group_key or ''
+        record.spread = reservation.spread
         if record.cpu == 0 then record.cpu = tonumber(reservation.cpu_count) end
         if record.memory == 0 then record.memory = tonumber(reservation.memory_bytes) end
       end
       count_record(record, 1)
-      written[#written + 1], written[#written + 2] = sandbox_id, format_record(record)
+      written[#written + 1], written[#written + 2] = sandbox_id, record_text(record)
       if reservation and is_open(reservation.state) then
         finish_reservation(reservation, 'settled', 'listed', now)
       elseif reservation then
@@ -121,7 +122,7 @@ local function install_removed(node_id, removed, generation, restarted, now)
       count_record(record, -1)
       if restarted and record.mark == 't' and record.deleted == 0 then
         record.recorded_at_ms = now
-        redis.call('HSET', key('bindings'), sandbox_id, format_record(record))
+        redis.call('HSET', key('bindings'), sandbox_id, record_text(record))
         await(sandbox_id, record)
       else
         gone[#gone + 1] = sandbox_id
@@ -129,6 +130,7 @@ local function install_removed(node_id, removed, generation, restarted, now)
     end
   end
   if gone[1] then
+    tallies.forget_spread_records(gone, records)
     redis.call('HDEL', key('bindings'), unpack(gone))
     remember_ended(gone, now)
   end

@@ -9,7 +9,7 @@ local function accepted_in(name, most, up, accepts, asked)
     local members = up and redis.call('ZREVRANGEBYSCORE', name, most, '-inf', 'LIMIT', from, 8)
       or redis.call('ZRANGEBYSCORE', name, '-inf', most, 'LIMIT', from, 8)
     for _, member in ipairs(members) do
-      asked.count = asked.count + 1
+      if not picker.excluded[string.sub(member, 31)] then asked.count = asked.count + 1 end
       if asked.count > FREE_LOOKED_AT then return nil end
       if accepts(string.sub(member, 31)) then return { key = name, member = member } end
     end

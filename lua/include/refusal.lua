@@ -28,8 +28,14 @@ local function refusal(request, context)
     end
     left, reasons.label = matching, left - matching
   end
+  if context.spread then
+    local rest = context.spread.narrow(left)
+    left, reasons.spread = rest, left - rest
+  end
   local cpu, memory, limit, over, together, further = 0, 0, 0, {}, false, nil
-  if context.admits or (request.creation and (context.settings.limited or context.demand.resources)) then
+  if left == 0 and context.spread then
+    -- Nobody is left to be told apart.
+  elseif context.admits or (request.creation and (context.settings.limited or context.demand.resources)) then
     -- @include "include/tally"
     cpu, memory, limit, over, together, further = tally(request, context, left)
     reasons.over_limit = reasons.over_limit + limit
@@ -48,6 +54,7 @@ local function refusal(request, context)
     -- @include "include/over_limit"
     exceeded = commonest_limit(context, request.excluded, over)
   end
+  if context.spread then context.spread.restore() end
   local reply = { 'refused', integer(count('nodes')), exceeded }
   for reason, nodes in pairs(reasons) do
     if nodes > 0 then

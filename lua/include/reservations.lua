@@ -60,6 +60,7 @@ local function finish_reservation(reservation, state, reason, now)
   local id, node_id = reservation.reservation_id, reservation.node_id
   local retention = readable_for(reservation)
   release(reservation)
+  tallies.count_reservation_spread(reservation, false)
   local account = account_of(node_id)
   if account then account.credit = account.credit - 1 end
   if not reservation.sandbox_id then redis.call('HDEL', node_key(node_id, 'unnamed'), id) end

@@ -24,6 +24,11 @@ local function hold(request, context, node_id, row)
   row.pending_memory = row.pending_memory + held.memory
   row.pending_count = row.pending_count + 1
   if request.resources then resources.hold(row, request.resources, 1) end
+  if request.spread then
+    -- @include "include/spreads"
+    held.spread = request.spread.key
+    tallies.count_spread(held.spread, node_id, 1)
+  end
   if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
     -- @include "include/avoidance"
     note_trial(node_id, context.now)
@@ -52,6 +57,10 @@ local function write_reservation(terms, held)
   if request.template_id ~= '' then add('template_id', request.template_id) end
   if request.origin ~= '' then add('origin', request.origin) end
   if request.resources then add('resources', resources.written(request.resources)) end
+  if held.spread then
+    add('spread', held.spread)
+    add('spread_counted', '1')
+  end
   for _, value in ipairs(held.group_fields or {}) do fields[#fields + 1] = value end
   redis.call('ZADD', key('reservations'), held.sequence, id)
   redis.call('ZADD', key('expiry'), deadline, id)

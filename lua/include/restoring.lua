@@ -5,6 +5,7 @@
 -- What is not of the reservation itself, or was true of reports that are lost.
 local NOT_PUT_BACK = {
   reservation_id = true, held_cpu = true, held_memory = true, held_count = true, held_resources = true, report_generation = true, restored = true,
+  spread_counted = true,
 }
 
 -- The group that a reservation was charged to, made anew when the ledger lost it. One that is used up stays until
@@ -28,6 +29,7 @@ end
 local function take_out(reservation)
   local id, node_id, sandbox_id = reservation.reservation_id, reservation.node_id, reservation.sandbox_id
   if not has_ended(reservation) then release(reservation) end
+  tallies.count_reservation_spread(reservation, false)
   for _, set in ipairs({ key('expiry'), key('finished') }) do redis.call('ZREM', set, id) end
   for _, part in ipairs({ 'reservations', 'finished', 'acknowledged' }) do redis.call('ZREM', node_key(node_id, part), id) end
   redis.call('HDEL', node_key(node_id, 'unnamed'), id)
@@ -54,11 +56,25 @@ local function name_back(reservation, readable_ms, now)
   end
   if reservation.reason == 'gone' or reservation.reason == 'deleted' then return remember_ended({ sandbox_id }, now) end
   local told_at = reservation.sandbox_told == '1' and tonumber(reservation.confirmed_at_ms or '')
+  -- A roster that lists it again would not know its spread key.
+  if reservation.spread and reservation.reason == 'listed' then told_at = told_at or tonumber(reservation.finished_at_ms) end
   if not told_at or record_of(sandbox_id) then return end
   bind(node_id, sandbox_id, told_at, {
     cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
-    caller = reservation.caller or '', group_key = reservation.group_key or '',
+    caller = reservation.caller or '', group_key = reservation.group_key or '', spread = reservation.spread,
   })
+end
+
+-- What counts with its spread key: the record of its sandbox, also one that a roster made anew, or the reservation itself.
+local function spread_back(reservation, ended)
+  local sandbox_id = reservation.sandbox_told ~= '0' and reservation.sandbox_id
+  local record = sandbox_id and record_of(sandbox_id)
+  reservation.spread_counted = nil
+  if record and record.node_id == reservation.node_id and reservation.state ~= 'cancelled' and reservation.state ~= 'expired' then
+    change_record(sandbox_id, record, { spread = reservation.spread })
+  elseif not ended then
+    tallies.count_reservation_spread(reservation, true)
+  end
 end
 
 -- What an open one holds, and the lists it stands in.
@@ -106,6 +122,7 @@ local function put_in(reservation, now)
   charge_back(reservation, 1)
   tallies.move_state(nil, reservation.state)
   redis.call('HSET', reservation_key(id), unpack(fields))
+  if reservation.spread then spread_back(reservation, ended) end
   if ended then redis.call('PEXPIRE', reservation_key(id), integer(readable_ms + RETENTION_MS)) end
   -- Who speaks late may meet a roster that shows the sandbox already.
   if not ended and sandbox_id and is_listed(node_id, sandbox_id) then finish_reservation(reservation, 'settled', 'listed', now) end

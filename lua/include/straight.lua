@@ -11,7 +11,10 @@
 local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))
 repeat
   local call, form, sub = redis.call, string.format, string.sub
-  if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '0' or ARGV[18] then break end
+  if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '' or ARGV[18] ~= '0'
+    or ARGV[19] then
+    break
+  end
   local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
   local traits, opening = strategy_traits(strategy, stored[13]), strategy_traits(placement)
   if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')

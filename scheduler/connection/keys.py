@@ -85,6 +85,8 @@ class Keys:
 
     label_sets = _Key("label_sets")
     resource = _KeyById("resource:{}")
+    spreads = _Key("spreads")
+    spread = _KeyById("spread:{}")
     candidates_labelled = _KeyById("candidates:{}")
     ready_labelled = _KeyById("ready:{}")
     waiting_labelled = _KeyById("waiting:{}")

@@ -40,6 +40,20 @@ class HintKind(StrEnum):
     SANDBOX = "sandbox"
 
 
+OVER_NODES = "node"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Sandboxes with one `key` are spread over places: nodes (`over` "node"), or all nodes with one value of the label
+    `over`. Exactly one of `max`, the most in one place, and `skew`, the most there above the place with fewest."""
+
+    key: str
+    over: str = OVER_NODES
+    max: int | None = None
+    skew: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """What is known about the sandbox to create. 0 and "" mean "not stated"; memory is in MiB.
@@ -56,6 +70,7 @@ class Hint:
     locality: tuple[str, ...] = ()
     require: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     resources: Mapping[str, int] = field(default_factory=dict)
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ _KINDS = (
             "groups",
         )
     ),
-    *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs", "label_sets")),
+    *(KeyKind(name, "hash") for name in ("artifact_scopes", "artifact_epochs", "label_sets", "spreads")),
     *(KeyKind(name, "zset") for name in ("nodes", "configured", "seen", "silent", "removed", "forgotten", "replicas")),
     *(KeyKind(name, "zset") for name in (*POOL_SETS, "avoided_until")),
     *(KeyKind(name, "zset") for name in ("reservations", "expiry", "finished", "assigned", "ended")),
@@ -92,6 +92,7 @@ _KINDS = (
     KeyKind("reservation:{}", "hash", Bound.RESERVATION),
     KeyKind("batch:{}", "hash", Bound.TTL),
     KeyKind("sandbox:{}", "string", Bound.SANDBOX),
+    KeyKind("spread:{}", "hash", Bound.JUDGED),
     KeyKind("template:{}", "hash", Bound.TEMPLATE),
     KeyKind("artifact:{}", "hash", Bound.JUDGED),
     KeyKind("warm:{}", "zset", Bound.JUDGED),

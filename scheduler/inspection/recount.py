@@ -9,6 +9,7 @@ it again. Nothing is written.
     reservations  hash ↔ lists, deadline, node, name
     bindings      sandbox ↔ roster or assignment, both ways
     groups        charges ↔ reservations
+    spreads       counts ↔ reservations and records of sandboxes
     artifacts     provider ↔ offer, both ways
     warm keys     node ↔ image or template, both ways
     index         rows and heads of each class ↔ rows of its nodes
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from scheduler.inspection.finding import Finding, findings_in
 from scheduler.inspection.key_bounds import judge_keys
 from scheduler.inspection.key_table import FoundKey, explain_key
+from scheduler.inspection.spreads import SpreadWalk
 from scheduler.inspection.tallies import recount_tallies
 from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of
 from scheduler.ledger import codec
@@ -87,6 +89,7 @@ class Look:
         await self._reservations()
         await self._bindings()
         await self._groups()
+        await self._spreads()
         await self._templates()
         await self._artifacts()
         await self._warm_keys()
@@ -215,6 +218,17 @@ class Look:
                 await charges.read_on()
                 if await self._judge("recount_group", [name, *charges.of(name)]) != "moved":
                     break
+
+    async def _spreads(self) -> None:
+        walk = SpreadWalk(self._ledger)
+        await walk.read()
+        names = walk.keys | set(self._ids("spread:{}"))
+        names.update([name async for name in self._members("HSCAN", "spreads")])
+        self.looked_at["spreads"] = len(names)
+        for name in sorted(names):
+            status, reply = await walk.judge("recount_spread", name)
+            if status == "recounted":
+                self._found += findings_in(reply)
 
 
 class _Charges:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from scheduler.inspection.finding import Finding
 from scheduler.inspection.key_table import explain_key
 from scheduler.inspection.recount import ARTIFACTS_AT_ONCE, BINDINGS_AT_ONCE, RESERVATIONS_AT_ONCE, check
+from scheduler.inspection.spreads import SpreadWalk
 from scheduler.inspection.walks import SLICE, in_slices, members_of
 from scheduler.ledger.ledger import Ledger
 
@@ -80,6 +81,11 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
         await ledger.client.pipeline(
             [("HDEL", ledger.keys.groups, group_key), ("ZREM", ledger.keys.groups_recent, group_key)]
         )
+    if subjects["spread"]:
+        walk = SpreadWalk(ledger)
+        await walk.read()
+        for spread_key in sorted(subjects["spread"]):
+            await walk.judge("repair_spread", spread_key)
     if subjects["template"]:
         await ledger.client.command("ZREM", ledger.keys.templates, *sorted(subjects["template"]))
     for some in in_slices(sorted(subjects["sandbox"]), BINDINGS_AT_ONCE):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from hashlib import blake2b
 from typing import Any
 
@@ -26,7 +26,7 @@ from scheduler.domain.node import (
     PendingTotals,
     Pressure,
 )
-from scheduler.domain.placement import BatchRequest, HintKind, ScheduleRequest
+from scheduler.domain.placement import BatchRequest, HintKind, ScheduleRequest, Spread
 from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
 from scheduler.domain.text import trim
 from scheduler.errors import StoreUnusable
@@ -53,6 +53,7 @@ FIGURES = (
 _VOLATILE = tuple(FIGURES.index(name) for name in ("cpu_percent", "memory_used_bytes", "reported_at_unix_ms"))
 
 GROUP_KEY_BYTES_MAX = 1024
+SPREAD_KEY_BYTES_MAX = 64
 _LATER_MEMBERS = ("require", "resources")
 
 
@@ -237,6 +238,8 @@ def fingerprint(request: ScheduleRequest) -> str:
         content.append(sorted(hint.metadata.items()))
         # Requests without these keep the fingerprint they had before there were any.
         content += [(name, sorted(value.items())) for name in _LATER_MEMBERS if (value := getattr(hint, name))]
+        if hint.spread is not None:
+            content.append(("spread", *astuple(hint.spread)))
     return blake2b(msgpack.packb(content), digest_size=16).hexdigest()
 
 
@@ -245,7 +248,7 @@ def former_fingerprint(request: ScheduleRequest) -> str:
     hint = None
     if request.hint is not None:
         hint = {**asdict(request.hint), "metadata": dict(request.hint.metadata)}
-        hint = {name: value for name, value in hint.items() if value or name not in _LATER_MEMBERS}
+        hint = {name: value for name, value in hint.items() if value or name not in (*_LATER_MEMBERS, "spread")}
     content: list[Any] = [hint, request.lifecycle, request.reservation_ttl_ms, sorted(request.exclude_nodes)]
     if request.sandbox_id is not None:
         content.append(request.sandbox_id)
@@ -292,14 +295,28 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
     hint = request.hint
     excluded = list(dict.fromkeys(request.exclude_nodes))
     if hint is None:
-        return ["ordinary", 0, 0, "", "", entropy, "", "", len(excluded), *excluded]
+        return ["ordinary", 0, 0, "", "", entropy, "", "", "", len(excluded), *excluded]
     kind = "cold" if hint.kind is HintKind.COLD_SANDBOX else "template"
     locality = list(dict.fromkeys(trim(key) for key in hint.locality if trim(key)))
     template_id = trim(hint.template_id)
     return [
         kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,
-        labels.written(hint.require), resources.written(hint.resources), len(excluded), *excluded, *locality,
+        labels.written(hint.require), resources.written(hint.resources), _spread(hint.spread), len(excluded),
+        *excluded, *locality,
     ]  # fmt: skip
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    bound, most = ("skew", spread.skew) if spread.max is None else ("max", spread.max)
+    return f"{bound},{most},{spread.over},{spread_key(spread.key)}"
+
+
+def spread_key(key: str) -> str:
+    """The key as the ledger has it: records of sandboxes carry it, so a long one is replaced by a digest."""
+    name = key.encode()
+    return key if len(name) <= SPREAD_KEY_BYTES_MAX else "#" + blake2b(name, digest_size=16).hexdigest()
 
 
 # -- nodes ----------------------------------------------------------------------------------------------------

@@ -20,14 +20,22 @@ from scheduler.ledger import codec
 _GRACE_MS = 5_000
 # How much of it reports accounted for is not remembered: a restored reservation is held in full.
 _NOT_REMEMBERED = frozenset(
-    {b"held_cpu", b"held_memory", b"held_count", b"held_resources", b"report_generation", b"restored"}
+    {
+        b"held_cpu",
+        b"held_memory",
+        b"held_count",
+        b"held_resources",
+        b"report_generation",
+        b"restored",
+        b"spread_counted",
+    }
 )
 # Field names take most of the memory, so each is stored as its index here. Other names are stored as text.
 _NAMES = (
     *("node_id", "state", "lifecycle", "cpu_count", "memory_bytes", "created_at_ms", "expires_at_ms", "sequence"),
     *("revision", "fingerprint", "strategy", "caller", "request_id", "sandbox_id", "sandbox_told", "confirmed_at_ms"),
     *("finished_at_ms", "reason", "orphaned", "degraded", "template_id", "ttl_ms", "own_deadline_ms", "tombstone"),
-    *("group_key", "group_sequence", "group_cpu", "group_memory_mb", "group_charged"),
+    *("group_key", "group_sequence", "group_cpu", "group_memory_mb", "group_charged", "spread"),
 )
 _CODE: Mapping[str, int] = {name: code for code, name in enumerate(_NAMES)}
 _CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for name, code in _CODE.items()}

@@ -27,6 +27,9 @@ from scheduler.ledger.runner import Runner, unexpected
 
 EXPLAIN_PAGE = 500
 
+# What explain ranks a node by: how many with the request's spread key are there, a number, what breaks ties, its id.
+Place = tuple[int, float, bytes, bytes]
+
 
 class PlacementStore:
     def __init__(self, runner: Runner) -> None:
@@ -154,14 +157,14 @@ class PlacementStore:
         tail = codec.request_arguments(request, self._runner.entropy())
         first: list[Any] | None = None
         nodes: list[NodeExplanation] = []
-        order: dict[bytes, tuple[float, bytes, bytes]] = {}
+        order: dict[bytes, Place] = {}
         after = ""
         while True:
             status, reply = await self._run("explain_schedule", (after, EXPLAIN_PAGE, *tail))
             _raise_unless_decided(status, reply)
             first = first or reply[:5]
             nodes += [_explained(entry) for entry in reply[5:]]
-            order.update({node_id: _order(rank, node_id) for node_id, _, _, rank, *_ in reply[5:] if rank})
+            order.update({entry[0]: _order(entry) for entry in reply[5:] if entry[3]})
             if len(reply) - 5 < EXPLAIN_PAGE:
                 break
             after = nodes[-1].node_id
@@ -192,6 +195,8 @@ def _raise_unless_decided(status: str, reply: list[Any]) -> None:
             f"hint.resources.{name}", name, "a resource that the setting `resources` lists, or disk"
         )
     if status == "overloaded":
+        if reply[0] == b"spread":
+            raise Overloaded("10,000 spread keys are in use, and the request's is none of them")
         raise (
             _too_many_due()
             if reply[0] == b"expiry"
@@ -232,7 +237,7 @@ def _over_limit(reply: list[Any]) -> OverLimit | None:
 
 
 def _explained(entry: list[Any]) -> NodeExplanation:
-    node_id, status, reason, _, cpu_pressure, memory_pressure, cpu, memory, count, exceeded, mismatch = entry
+    node_id, status, reason, _, cpu_pressure, memory_pressure, cpu, memory, count, exceeded, mismatch, _ = entry
     return NodeExplanation(
         node_id=codec.text(node_id),
         status=NodeStatus(codec.text(status)),
@@ -252,15 +257,12 @@ def _mismatch(reply: list[Any]) -> LabelMismatch | None:
     return LabelMismatch(label, tuple(asked.split(",")), found or None)
 
 
-def _order(rank: bytes, node_id: bytes) -> tuple[float, bytes, bytes]:
-    """What the script ranks by: a number, what breaks ties, the id."""
-    number, _, ties = rank.partition(b" ")
-    return float(number), ties, node_id
+def _order(entry: list[Any]) -> Place:
+    number, _, ties = entry[3].partition(b" ")
+    return int(entry[11]), float(number), ties, entry[0]
 
 
-def _ranked(
-    nodes: list[NodeExplanation], order: dict[bytes, tuple[float, bytes, bytes]]
-) -> tuple[NodeExplanation, ...]:
+def _ranked(nodes: list[NodeExplanation], order: dict[bytes, Place]) -> tuple[NodeExplanation, ...]:
     """The nodes with their places, without gaps for those that may not be chosen."""
     places = {codec.text(node_id): place for place, node_id in enumerate(sorted(order, key=order.__getitem__))}
     return tuple(replace(node, rank=places.get(node.node_id)) for node in nodes)

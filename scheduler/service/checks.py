@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scheduler.domain import address, text
@@ -21,6 +22,7 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.placement import Spread
 from scheduler.domain.resources import RESOURCES_MAX
 from scheduler.domain.text import ID_FORM as ID_FORM
 from scheduler.domain.text import trim as trim
@@ -158,6 +160,19 @@ def clean_resources(field: str, resources: Mapping[str, Any], most: int = RESOUR
     for name in resources:
         if not is_label(name):
             raise refuse(field, name, f"named by {LABEL_FORM}")
+
+
+def clean_spread(field: str, spread: Spread) -> Spread:
+    """A key, nodes or a label to spread it over, and one bound."""
+    key = clean_id(f"{field}.key", spread.key)
+    if not is_label(spread.over):
+        raise refuse(f"{field}.over", spread.over, f'"node", or the name of a label: {LABEL_FORM}')
+    bounds = {name: most for name, most in (("max", spread.max), ("skew", spread.skew)) if most is not None}
+    if len(bounds) != 1:
+        raise refuse(field, "both" if bounds else "neither", "exactly one of max and skew")
+    for name, most in bounds.items():
+        whole_number(f"{field}.{name}", most, UINT32_MAX, least=1)
+    return replace(spread, key=key)
 
 
 def clean_ttl_ms(field: str, value: int) -> int:

@@ -22,6 +22,7 @@ from scheduler.service.checks import (
     clean_idempotency_key,
     clean_require,
     clean_resources,
+    clean_spread,
     clean_text,
     clean_ttl_ms,
     encodable,
@@ -97,9 +98,10 @@ def clean_hint(hint: Hint) -> Hint:
         for name, amount in hint.resources.items():
             byte_count(f"hint.resources.{name}", amount)
     require = clean_require("hint.require", hint.require) if hint.require else hint.require
-    if locality == hint.locality and require == hint.require:
+    spread = None if hint.spread is None else clean_spread("hint.spread", hint.spread)
+    if locality == hint.locality and require == hint.require and spread == hint.spread:
         return hint
-    return replace(hint, locality=locality, require=require)
+    return replace(hint, locality=locality, require=require, spread=spread)
 
 
 def sandbox_size(field: str, value: int, most: int) -> int:

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from scheduler.domain.node import DiscoveryState
-from scheduler.domain.placement import Strategy
+from scheduler.domain.placement import Hint, HintKind, Spread, Strategy
 from scheduler.domain.reservation import Lifecycle, Reservation
 from scheduler.domain.sandbox import Binding
 from scheduler.domain.settings import GroupSettings, LedgerSettings
@@ -420,3 +420,23 @@ async def test_a_memory_keeps_to_its_limit_and_drops_what_fell_due(pair: Pair, c
     await pair.a.ledger.settings.keepalive("A")
     memory.drop_due()
     assert [reservation_id for reservation_id, _ in memory.all()] == [long.reservation_id]
+
+
+async def test_spread_counts_come_back_with_what_is_remembered(pair: Pair) -> None:
+    """One that is pending, one that is told, and one that its node listed, as it does again."""
+    cluster = pair.a.cluster
+    hint = Hint(HintKind.COLD_SANDBOX, 1, 64, spread=Spread("app", max=3))
+    await cluster.place(hint=hint)
+    await cluster.confirm(await cluster.place(hint=hint), "s1")
+    await cluster.place(hint=hint, sandbox_id="s2")
+    await cluster.report("a", ("s2",), allocated_cpu=1)
+    counted = ("HGETALL", pair.a.ledger.keys.spread("app"))
+    assert await pair.a.ledger.client.command(*counted) == [b"a", b"3"]
+    await pair.lose()
+    await pair.put_back()
+    assert await pair.a.ledger.client.command(*counted) == [b"a", b"3"]
+    await cluster.report("a", ("s2",))
+    assert await pair.a.ledger.client.command(*counted) == [b"a", b"3"]
+    assert await pair.a.put_back() == 0
+    with pytest.raises(NoNodes):
+        await cluster.place(hint=hint)

@@ -21,8 +21,9 @@ class Strategy(OpenEnum):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Sandboxes with one `key` (a name in `metadata`) spread over nodes, or over the values of a label: at most `max`
-    in one place, or at most `skew` more than in the emptiest."""
+    """Sandboxes with one `key` spread over nodes, or over the values of a label: at most `max` in one place, or at most
+    `skew` more than in the place with fewest; one of the two. The key is any text, such as a tenant's name: the same
+    text is the same key, whoever asks."""
 
     key: str
     over: str = "node"

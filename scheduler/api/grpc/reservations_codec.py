@@ -11,6 +11,7 @@ from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.domain.limits import BATCH_MAX
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import (
+    OVER_NODES,
     BatchDecision,
     BatchRequest,
     Explanation,
@@ -18,6 +19,7 @@ from scheduler.domain.placement import (
     HintKind,
     NodeExplanation,
     ScheduleRequest,
+    Spread,
 )
 from scheduler.domain.reservation import CancelCause, Lifecycle, Reservation, ReservationState
 
@@ -125,7 +127,13 @@ def _hint_from(hint: v1alpha.Hint) -> Hint:
         locality=tuple(hint.locality),
         resources=dict(hint.resources),
         require={label: tuple(each.values) for label, each in hint.require.items()},
+        spread=_spread_from(hint.spread) if hint.HasField("spread") else None,
     )
+
+
+def _spread_from(spread: v1alpha.Spread) -> Spread:
+    bound = {"max": spread.max} if spread.HasField("max") else {"skew": spread.skew} if spread.HasField("skew") else {}
+    return Spread(spread.key, spread.over or OVER_NODES, **bound)
 
 
 def node_to(address: NodeAddress) -> v1alpha.Node:

@@ -16,6 +16,7 @@ from scheduler.domain.address import ENDPOINT_PATTERN
 from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_duration_ms
 from scheduler.domain.labels import LABEL_PATTERN, LABEL_VALUES_MAX, LABELS_MAX
 from scheduler.domain.limits import (
+    BATCH_MAX,
     ID_BYTES_MAX,
     MEMORY_MB_MAX,
     PAGE_DEFAULT,
@@ -98,6 +99,9 @@ Require = Annotated[
 ]
 
 
+Label = Annotated[str, _documented(**_LABEL_SCHEMA)]
+BatchCount = Annotated[int, Field(ge=1, le=BATCH_MAX), BeforeValidator(_whole_float)]
+SpreadBound = Annotated[int, Field(ge=1, le=UINT32_MAX), BeforeValidator(_whole_float)]
 SandboxCpu = Annotated[int, Field(ge=0, le=SANDBOX_CPU_MAX), BeforeValidator(_whole_float)]
 SandboxMemoryMb = Annotated[int, Field(ge=0, le=SANDBOX_MEMORY_MB_MAX), BeforeValidator(_whole_float)]
 MemoryMb = Annotated[int, Field(ge=0, le=MEMORY_MB_MAX), BeforeValidator(_whole_float)]

@@ -25,7 +25,7 @@ v1: Any = scheduler_v1_pb2
 v1alpha: Any = reservations_v1alpha_pb2
 
 # What a hint can say over our own service alone.
-_ALPHA_MEMBERS = frozenset({"locality", "require", "resources"})
+_ALPHA_MEMBERS = frozenset({"locality", "require", "resources", "spread"})
 
 _CODES = {
     grpc.StatusCode.INVALID_ARGUMENT: "invalid_argument",
@@ -214,4 +214,5 @@ def _alpha_hint(hint: Any) -> Any:
         locality=hint.get("locality", ()),
         require={label: v1alpha.LabelValues(values=values) for label, values in required(hint).items()},
         resources=hint.get("resources", {}),
+        spread=v1alpha.Spread(**hint["spread"]) if "spread" in hint else None,
     )

@@ -17,7 +17,7 @@ from scheduler.domain.node import (
     P2pEndpoint,
     PendingTotals,
 )
-from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Spread
 from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import ArtifactKey, SandboxEvent, Template
@@ -62,6 +62,7 @@ def to_hint(hint: dict[str, Any]) -> Hint:
         locality=tuple(hint.get("locality", ())),
         require=required(hint),
         resources=hint.get("resources", {}),
+        spread=Spread(**hint["spread"]) if "spread" in hint else None,
     )
 
 

@@ -49,7 +49,7 @@ class Node(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class Hint(_message.Message):
-    __slots__ = ("kind", "cpu_count", "memory_mb", "images", "template_id", "metadata", "locality", "require", "resources")
+    __slots__ = ("kind", "cpu_count", "memory_mb", "images", "template_id", "metadata", "locality", "require", "resources", "spread")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         KIND_UNSPECIFIED: _ClassVar[Hint.Kind]
@@ -88,6 +88,7 @@ class Hint(_message.Message):
     LOCALITY_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
     kind: Hint.Kind
     cpu_count: int
     memory_mb: int
@@ -97,7 +98,20 @@ class Hint(_message.Message):
     locality: _containers.RepeatedScalarFieldContainer[str]
     require: _containers.MessageMap[str, LabelValues]
     resources: _containers.ScalarMap[str, int]
-    def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ..., require: _Optional[_Mapping[str, LabelValues]] = ..., resources: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    spread: Spread
+    def __init__(self, kind: _Optional[_Union[Hint.Kind, str]] = ..., cpu_count: _Optional[int] = ..., memory_mb: _Optional[int] = ..., images: _Optional[_Iterable[str]] = ..., template_id: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., locality: _Optional[_Iterable[str]] = ..., require: _Optional[_Mapping[str, LabelValues]] = ..., resources: _Optional[_Mapping[str, int]] = ..., spread: _Optional[_Union[Spread, _Mapping]] = ...) -> None: ...
+
+class Spread(_message.Message):
+    __slots__ = ("key", "over", "max", "skew")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    SKEW_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    over: str
+    max: int
+    skew: int
+    def __init__(self, key: _Optional[str] = ..., over: _Optional[str] = ..., max: _Optional[int] = ..., skew: _Optional[int] = ...) -> None: ...
 
 class LabelValues(_message.Message):
     __slots__ = ("values",)

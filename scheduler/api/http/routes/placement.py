@@ -11,21 +11,24 @@ from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import BatchAnswer, DecisionAnswer, ExplanationAnswer, HintAnswer
 from scheduler.api.http.fields import (
     PAGE_MAX,
+    BatchCount,
     Body,
     Duration,
     Id,
     IdCursor,
+    Label,
     PageLimit,
     Require,
     Resources,
     SandboxCpu,
     SandboxMemoryMb,
+    SpreadBound,
     duration_ms,
 )
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import batch_view, decision_view, explanation_view, hint_view
 from scheduler.domain.limits import BATCH_MAX, EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
-from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest
+from scheduler.domain.placement import OVER_NODES, BatchRequest, Hint, HintKind, ScheduleRequest, Spread
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import FieldError, InvalidRequest
 from scheduler.service.hints import HintReading, HintService
@@ -35,6 +38,32 @@ router = noun_router("placing")
 
 def required_values(require: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
     return {label: tuple(values) for label, values in require.items()}
+
+
+def _either(first: str, second: str, apart: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A schema for the document: exactly one of the two is given, and none of `apart` with the second; null counts as
+    absent."""
+    given, absent = {"not": {"type": "null"}}, {"type": "null"}
+    return {
+        "oneOf": [
+            {"required": [first], "properties": {first: given, second: absent}},
+            {"required": [second], "properties": {second: given, **dict.fromkeys((first, *apart), absent)}},
+        ]
+    }
+
+
+class SpreadBody(Body):
+    """Sandboxes with one key are spread over nodes, or over values of a label; the place with fewest comes first."""
+
+    model_config = ConfigDict(json_schema_extra=_either("max", "skew"))
+
+    key: Id
+    over: Label = OVER_NODES
+    max: SpreadBound | None = None
+    skew: SpreadBound | None = None
+
+    def as_spread(self) -> Spread:
+        return Spread(self.key, self.over, self.max, self.skew)
 
 
 class ColdSandboxHint(Body):
@@ -48,6 +77,7 @@ class ColdSandboxHint(Body):
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
     require: Require = Field(default_factory=dict)
     resources: Resources = Field(default_factory=dict)
+    spread: SpreadBody | None = None
 
     def as_hint(self) -> Hint:
         return Hint(
@@ -59,6 +89,7 @@ class ColdSandboxHint(Body):
             locality=tuple(self.locality),
             require=required_values(self.require),
             resources=self.resources,
+            spread=None if self.spread is None else self.spread.as_spread(),
         )
 
 
@@ -71,6 +102,7 @@ class SandboxHint(Body):
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
     require: Require = Field(default_factory=dict)
     resources: Resources = Field(default_factory=dict)
+    spread: SpreadBody | None = None
 
     def as_hint(self) -> Hint:
         return Hint(
@@ -80,6 +112,7 @@ class SandboxHint(Body):
             locality=tuple(self.locality),
             require=required_values(self.require),
             resources=self.resources,
+            spread=None if self.spread is None else self.spread.as_spread(),
         )
 
 
@@ -131,23 +164,12 @@ class BatchItem(Body):
     sandbox_id: Id | None = None
 
 
-def _either(first: str, second: str) -> dict[str, Any]:
-    """A schema for the document: exactly one of the two is given; null counts as absent."""
-    given = {"not": {"type": "null"}}
-    return {
-        "oneOf": [
-            {"required": [first], "properties": {first: given}},
-            {"required": [second], "properties": {second: given}},
-        ]
-    }
-
-
 class BatchBody(Body):
     """Either `hint` and how often (`count`), or `requests`. `all`: reserve nothing unless every one fits."""
 
-    model_config = ConfigDict(json_schema_extra=_either("hint", "requests"))
+    model_config = ConfigDict(json_schema_extra=_either("hint", "requests", apart=("count",)))
 
-    count: Annotated[int, Field(ge=1, le=BATCH_MAX)] | None = None
+    count: BatchCount | None = None
     hint: Annotated[ColdSandboxHint | SandboxHint, Field(discriminator="kind")] | None = None
     requests: Annotated[list[BatchItem], Field(min_length=1, max_length=BATCH_MAX)] | None = None
     all: bool = False

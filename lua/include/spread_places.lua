@@ -1,0 +1,67 @@
+-- Included inside include/choose_spread: the places of a request's spread, and what each has.
+local HOLDERS_MAX, SPREADS_MAX = 1024, 10000
+local given = { excluded = request.excluded, matches = request.matches }
+local wanted, held, holders = request.spread, {}, {}
+local ids_by_value, value_by_id, held_by_value = {}, {}, {}
+
+local function value_in(labels)
+  for name, value in string.gmatch(labels or '', '([^=;]+)=([^;]+)') do
+    if name == wanted.over then return value end
+  end
+end
+
+do
+  local found = redis.call('HGETALL', key('spread:' .. wanted.key))
+  for index = 1, #found, 2 do
+    holders[#holders + 1], held[found[index]] = found[index], tonumber(found[index + 1])
+  end
+  if wanted.over ~= 'node' then
+    for id, labels in pairs(as_table(redis.call('HGETALL', key('label_sets')))) do
+      local value = value_in(labels)
+      if value then
+        ids_by_value[value] = ids_by_value[value] or {}
+        ids_by_value[value][id], value_by_id[id] = true, value
+      end
+    end
+    for _, node_id in ipairs(holders) do
+      local row = row_of(node_id)
+      local value = row and value_by_id[row.labels or ''] or (not row and value_in(redis.call('HGET', node_key(node_id), 'labels')))
+      if value then held_by_value[value] = (held_by_value[value] or 0) + held[node_id] end
+    end
+  end
+end
+table.sort(holders)
+
+-- How many the place of a node has; nil: it is no place.
+local function count_at(node_id, row)
+  if wanted.over == 'node' then return held[node_id] or 0 end
+  local value = value_by_id[row.labels or '']
+  return value and (held_by_value[value] or 0)
+end
+
+-- Whether a node is a candidate that the request itself does not rule out.
+local function is_candidate(node_id, avoided)
+  local row = row_of(node_id)
+  return row and node_pools.holds(context.variant, row.pool) and not given.excluded[node_id] and (avoided or not row.avoided)
+    and not (given.matches and not given.matches[row.labels])
+end
+
+-- How many candidates there are, with these label sets (nil: whatever theirs is).
+local function count_candidates(matches, avoided)
+  local count = 0
+  for _, set in ipairs(avoided and { context.set, context.second } or { context.set }) do
+    if not matches then
+      count = count + redis.call('ZCARD', key(set))
+    else
+      for id in pairs(matches) do count = count + redis.call('ZCARD', key(set .. ':' .. id)) end
+    end
+  end
+  for node_id in pairs(given.excluded) do
+    local row = row_of(node_id)
+    if row and node_pools.holds(context.variant, row.pool) and (avoided or not row.avoided)
+      and not (matches and not matches[row.labels]) then
+      count = count - 1
+    end
+  end
+  return count
+end
