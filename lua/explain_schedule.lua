@@ -54,6 +54,8 @@ local function place_of(node_id, row)
     local score, ties = rank_of(row, context.demand, settings)
     -- A node is filled by rows (include/fullest), or chosen for what it holds, so another one may rank before it.
     if (settings.fill_to > 0 or context.warm) and node_id == chosen then score = -2 end
+    -- What has something scarce to spare comes behind all others that fit.
+    if context.scarce and node_id ~= chosen and is_spared(row, context.scarce) then score = 2 ^ 520 * (2 + score) end
     return string.format('%.17g ', score) .. ties
   end
   if node_id == chosen then return '0' end

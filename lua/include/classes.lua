@@ -80,6 +80,12 @@ end
 -- Whether a class holds nodes that may take the demand at all.
 local function is_masked(class, demand)
   if demand.matches ~= nil and not demand.matches[class.labels] then return true end
+  if demand.spares ~= nil and class.presence ~= nil then
+    if demand.spares.sets[class.labels] then return true end
+    for name in string.gmatch(class.presence, '[^+]+') do
+      if demand.spares.names[name] then return true end
+    end
+  end
   return demand.resources ~= nil and class.presence ~= nil and not resources.may_have(class.presence, demand.resources)
 end
 

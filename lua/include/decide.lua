@@ -11,7 +11,10 @@ local context = { settings = settings, cursors = cursors, now = now, admits = se
 context.avoiding = avoided[1] ~= nil
 find_candidates(context)
 if settings.traits.by == 'group' then read_group_settings(settings) end
-context.demand = demand_of(request, context.variant)
+if settings.scarce and request.creation then
+  -- @include "include/scarcity"
+  context.scarce = spared_by(request, settings.scarce)
+end
 local function choose()
   if settings.locality and #request.locality > 0 then
     -- @include "include/choose_located"
@@ -25,13 +28,20 @@ local function choose()
     choose_unranked()
   end
 end
-if request.spread then
-  -- @include "include/choose_spread"
-  if not holders[1] and redis.call('HLEN', key('spreads')) >= SPREADS_MAX then return { 'overloaded', 'spread' } end
-  choose_spread(choose)
-else
-  choose()
-end
+-- With something scarce twice: first among the nodes without it.
+request.spares = context.scarce
+repeat
+  local sparing = request.spares ~= nil
+  context.demand, context.located = demand_of(request, context.variant), nil
+  if request.spread then
+    -- @include "include/choose_spread"
+    if not holders[1] and redis.call('HLEN', key('spreads')) >= SPREADS_MAX then return { 'overloaded', 'spread' } end
+    choose_spread(choose)
+  else
+    choose()
+  end
+  request.spares = nil
+until context.node_id or not sparing
 if request.creation then
   local row = context.node_id and row_of(context.node_id)
   if not row or row.cpu_capacity < context.demand.cpu or row.memory_capacity < context.demand.memory then

@@ -29,7 +29,11 @@ local function read_request(first, last)
     -- @include "include/matching"
     request.required, request.matches = required, matching_sets(required)
     -- A group holds what requires the same.
-    if request.group_key ~= '' then request.group_key = request.group_key .. ' ' .. (#required <= 255 and required or redis.sha1hex(required)) end
+    if request.group_key ~= '' then
+      -- The embedded interpreter has no sha1hex; there the whole text does.
+      local brief = (#required <= 255 or not redis.sha1hex) and required or redis.sha1hex(required)
+      request.group_key = request.group_key .. ' ' .. brief
+    end
   end
   if asked ~= '' then
     -- @include "include/resources"

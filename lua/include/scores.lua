@@ -20,8 +20,17 @@ local function demand_of(request, variant)
   return {
     creation = creation, variant = variant, cpu = creation and request.cpu or 0,
     memory = creation and request.memory_mb * MIB or 0, matches = request.matches,
-    resources = request.resources,
+    resources = request.resources, spares = request.spares,
   }
+end
+
+-- Whether a node has something scarce that is to be spared.
+local function is_spared(row, spares)
+  if spares.sets[row.labels] then return true end
+  for name, one in pairs(row.resources or {}) do
+    if spares.names[name] and one.total > 0 then return true end
+  end
+  return false
 end
 
 local function pressure_of(load, capacity)

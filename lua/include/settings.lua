@@ -6,6 +6,7 @@
 local SETTINGS = {
   'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms', 'placement_reservation_ttl_ms', 'overcommit_cpu',
   'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms', 'fill_to', 'affinity_slack',
+  'scarce',
 }
 
 -- Whether affinity is on; `slack`: the setting.
@@ -44,6 +45,7 @@ local function read_settings(stored)
     fill_to = traits.fill_to or 0,
     -- How much fuller than the least loaded candidate a node may be that holds what is asked for; nil: it is not asked about.
     slack = traits.by == 'rank' and has_slack(found[14]) and found[14] / 1000 or nil,
+    scarce = (found[15] or '') ~= '' and found[15] or nil,
   }
 end
 

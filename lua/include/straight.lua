@@ -19,7 +19,7 @@ repeat
   local traits, opening = strategy_traits(strategy, stored[13]), strategy_traits(placement)
   if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
     or not opening or not opening.opens_groups or stored[7] == 'unlimited' or stored[8] == 'unlimited'
-    or stored[10] or stored[12] or (ARGV[13] ~= '' and has_slack(stored[14])) then
+    or stored[10] or stored[12] or (ARGV[13] ~= '' and has_slack(stored[14])) or (stored[15] or '') ~= '' then
     break
   end
   local cpus, memory_mb = ARGV[10], ARGV[11]

@@ -117,6 +117,9 @@ _PLACING = (
         "Prefer nodes that already hold the artifacts a template needs."),
     Key("resources", label_names(RESOURCES_MAX), "ledger.resources",
         "Names of resources beside CPUs, memory and `disk` that nodes report and hints may ask for, such as `gpu`."),
+    Key("scarce", label_names(), "ledger.scarce",
+        "Names of labels and resources that are scarce: a node with one takes a sandbox that does not ask for it only "
+        "when no other node can."),
     Key("hints.lenient", boolean(), "hints.lenient",
         "Over HTTP, a bad member of a sandbox request drops only itself instead of the whole hint."),
 )  # fmt: skip

@@ -116,6 +116,7 @@ class LedgerSettings:
     artifact_lookup_node_limit: int = 0
     self_registration: bool = False
     resources: tuple[str, ...] = ()
+    scarce: tuple[str, ...] = ()
     node_resource_limit: NodeResourceLimit = field(default_factory=NodeResourceLimit)
     revision: int = 0
 
