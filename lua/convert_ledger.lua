@@ -108,7 +108,10 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
   if found == '2' or found == '3' then
     local shapes = drop_shapes()
     redis.call('DEL', key('tallies'))
-    for index = 2, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[index], ARGV[index + 1]) end
+    -- Settings that this format knows and the one before did not.
+    for index = 2, #ARGV, 2 do
+      if redis.call('HEXISTS', KEYS[1], ARGV[index]) == 0 then redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1]) end
+    end
     redis.call('HSET', KEYS[1], 'format', FORMAT, 'refresh_after', '')
     return { 'converting', 'index', integer(shapes) }
   end

@@ -193,5 +193,5 @@ def test_a_ledger_of_the_former_version_is_converted_as_the_page_says(machine: M
     check, look, convert, check_again = blocks
     assert check == check_again
     assert "version 0.1" in machine.run(look)
-    assert "converted to format 3" in machine.run(convert)
+    assert "converted to format 4" in machine.run(convert)
     assert machine.run(check).strip()

@@ -78,10 +78,12 @@ class P2pEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLoad:
-    """A further resource of a node, such as GPUs."""
+    """A further resource of a node, such as GPUs. As the ledger tells it, `total` may be -1 (not known), and `pending`
+    is what reservations hold."""
 
     total: int
     allocated: int = 0
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class Node:
     pending: PendingTotals = field(default_factory=PendingTotals)
     pressure: Pressure = field(default_factory=Pressure)
     labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, ResourceLoad] = field(default_factory=dict)
 
     @property
     def address(self) -> NodeAddress:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from agentenv_scheduler_client.reading import OpenEnum
 
@@ -32,7 +33,7 @@ class Lifecycle(OpenEnum):
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """`cpu_count` and `memory_bytes` are what was asked, 0 where nothing was stated. `*_ms` are Unix milliseconds of
-    the server's clock. `reason` says why it ended, when it did."""
+    the server's clock. `reason` says why it ended, when it did. `resources` are those beside CPUs and memory."""
 
     reservation_id: str
     node_id: str
@@ -47,6 +48,7 @@ class Reservation:
     finished_at_ms: int | None = None
     reason: str | None = None
     group_key: str | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
