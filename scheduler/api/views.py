@@ -1,4 +1,5 @@
-"""The domain's values as the JSON a caller sees; `http/answers.py` has the same shapes for the document."""
+"""The domain's values as the JSON a caller sees; `http/answers.py` and `http/routes` have the same shapes for the
+document."""
 
 from __future__ import annotations
 

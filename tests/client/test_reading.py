@@ -18,7 +18,17 @@ from agentenv_scheduler_client.errors import ERROR_BY_CODE, error_of
 from agentenv_scheduler_client.placements import schedule_body
 from agentenv_scheduler_client.reading import OpenEnum, Unreadable, body_of, read
 from scheduler.api.http import answers
-from scheduler.api.http.routes import heartbeats, placement, reservations
+from scheduler.api.http.routes import (
+    agreement,
+    artifacts,
+    bindings,
+    groups,
+    heartbeats,
+    nodes,
+    placement,
+    reservations,
+    templates,
+)
 from scheduler.domain import node, sandbox
 from scheduler.domain import reservation as domain_reservation
 from tests.docs.commands import ROOT
@@ -128,32 +138,32 @@ def test_every_name_of_the_server_is_one_of_the_client(ours: type[OpenEnum], the
 ANSWERS: list[tuple[type, type]] = [
     (client.Decision, answers.DecisionAnswer),
     (client.Reservation, answers.ReservationAnswer),
-    (client.ReservationResult, answers.ReservationResultAnswer),
-    (client.KeyResult, answers.ReservationResultAnswer),
-    (client.ReservationPage, answers.ReservationsAnswer),
+    (client.ReservationResult, reservations.ReservationResultAnswer),
+    (client.KeyResult, reservations.ReservationResultAnswer),
+    (client.ReservationPage, reservations.ReservationsAnswer),
     (client.Explanation, answers.ExplanationAnswer),
     (client.NodeExplanation, answers.NodeExplanationAnswer),
     (client.OverLimit, answers.OverLimitAnswer),
-    (client.Node, answers.NodeAnswer),
-    (client.NodeSnapshot, answers.SnapshotAnswer),
-    (client.Disk, answers.DiskAnswer),
-    (client.MachineInfo, answers.MachineInfoAnswer),
+    (client.Node, nodes.NodeAnswer),
+    (client.NodeSnapshot, nodes.SnapshotAnswer),
+    (client.Disk, nodes.DiskAnswer),
+    (client.MachineInfo, nodes.MachineInfoAnswer),
     (client.P2pEndpoint, answers.P2pEndpointAnswer),
     (client.PendingTotals, answers.PendingAnswer),
     (client.Pressure, answers.PressureAnswer),
-    (client.ListedNode, answers.ListedNodeAnswer),
-    (client.ListedCounts, answers.ListedNodesAnswer),
-    (client.HeartbeatResult, answers.HeartbeatAnswer),
-    (client.Binding, answers.BindingAnswer),
-    (client.Template, answers.TemplateAnswer),
-    (client.TemplatePage, answers.TemplatesAnswer),
-    (client.PlacementGroup, answers.GroupAnswer),
-    (client.GroupPage, answers.GroupsAnswer),
+    (client.ListedNode, nodes.ListedNodeAnswer),
+    (client.ListedCounts, nodes.ListedNodesAnswer),
+    (client.HeartbeatResult, heartbeats.HeartbeatAnswer),
+    (client.Binding, bindings.BindingAnswer),
+    (client.Template, templates.TemplateAnswer),
+    (client.TemplatePage, templates.TemplatesAnswer),
+    (client.PlacementGroup, groups.GroupAnswer),
+    (client.GroupPage, groups.GroupsAnswer),
     (client.HintReading, answers.HintAnswer),
-    (client.Peer, answers.PeerAnswer),
-    (client.Settings, answers.SettingsAnswer),
-    (client.Replica, answers.ReplicaAnswer),
-    (client.Replicas, answers.ReplicasAnswer),
+    (client.Peer, artifacts.PeerAnswer),
+    (client.Settings, agreement.SettingsAnswer),
+    (client.Replica, agreement.ReplicaAnswer),
+    (client.Replicas, agreement.ReplicasAnswer),
 ]
 BODIES: list[tuple[type, type]] = [
     (client.ColdSandbox, placement.ColdSandboxHint),

@@ -138,7 +138,7 @@ def test_the_documents_choices_are_the_domains() -> None:
         (answers.Status, NodeStatus),
         (answers.ReservationAnswer.model_fields["state"].annotation, ReservationState),
         (answers.ReservationAnswer.model_fields["lifecycle"].annotation, Lifecycle),
-        (answers.ListedNodeAnswer.model_fields["state"].annotation, DiscoveryState),
+        (nodes.ListedNodeAnswer.model_fields["state"].annotation, DiscoveryState),
         (reservations.State, ReservationState),
         (heartbeats.SandboxEventBody.model_fields["event_type"].annotation, SandboxEventType),
     ]

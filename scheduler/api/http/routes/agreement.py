@@ -4,13 +4,79 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from scheduler.access.roles import FOR_GATEWAYS
-from scheduler.api.http.answers import ReplicasAnswer, SettingsAnswer, SummaryAnswer
+from scheduler.api.http.answers import Answer, StrategyName
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import replica_view, settings_view, summary_view
 from scheduler.ledger.agreement import settings_in_force
 
 router = noun_router("agreement")
+
+
+class ReplicaAnswer(Answer):
+    replica_id: str = Field(description="as configured, or generated when it started")
+    expires_at_ms: int = Field(description="when its last keepalive expires, in the ledger's time")
+
+
+class ReplicasAnswer(Answer):
+    replicas: list[ReplicaAnswer] = Field(description="those that are alive, in id order")
+    now_ms: int = Field(description="the ledger's time")
+
+
+class SettingsAnswer(Answer):
+    domain: str = Field(description="which ledger")
+    revision: int = Field(description="of the configuration that wrote them; the highest wins")
+    epoch: str = Field(description="the random id of this ledger; an emptied one gets a new id")
+    rebuilding: bool = Field(description="the ledger was lost, and what is missing may come back")
+    clock_skew_ms: int = Field(description="how far the ledger's time is ahead of its server's clock")
+    settings: dict[str, Any] = Field(description="by name; durations in milliseconds, null where there is no limit")
+    sources: dict[str, Any] = Field(description="by the same names: `default`, or `configuration` where it differs")
+
+
+class LedgerAnswer(Answer):
+    epoch: str = Field(description="the random id of this ledger; an emptied one gets a new id")
+    rebuilding: bool = Field(description="the ledger was lost, and what is missing may come back")
+    clock_skew_ms: int = Field(description="how far the ledger's time is ahead of its server's clock")
+
+
+class AmountAnswer(Answer):
+    """Of the nodes that take creations and say what they have."""
+
+    cpu_count: int
+    memory_bytes: int
+
+
+class LargestFreeAnswer(Answer):
+    """On one node, each for itself; null where the capacity is not known."""
+
+    cpu_count: int | None = Field(description="the most CPUs that are free on one node")
+    memory_bytes: int | None = Field(description="the most memory that is free on one node")
+
+
+class RatesAnswer(Answer):
+    placed: float = Field(description="sandboxes placed")
+    refused: dict[str, float] = Field(description="requests refused, by the reason that kept most nodes out")
+
+
+class SummaryAnswer(Answer):
+    domain: str = Field(description="which ledger")
+    strategy: StrategyName = Field(description="the strategy in force")
+    settings_revision: int = Field(description="of the settings in force")
+    ledger: LedgerAnswer = Field(description="the ledger itself")
+    now_ms: int = Field(description="the ledger's time")
+    replicas: list[str] = Field(description="the ids of those that are alive")
+    nodes: dict[str, int] = Field(description="how many there are, by status")
+    capacity: AmountAnswer = Field(description="after overcommit")
+    allocated: AmountAnswer = Field(description="reported as allocated, to paused sandboxes as well")
+    reserved: AmountAnswer = Field(description="held by reservations beyond the reports")
+    free: AmountAnswer = Field(description="what capacity and limits leave")
+    largest_free: dict[str, LargestFreeAnswer] = Field(description="by class of node: its size, and its labels")
+    reservations: dict[str, int] = Field(description="how many there are, by state; finished ones while readable")
+    oldest_pending_ms: int | None = Field(description="when the oldest pending one was made; null: none is pending")
+    waiting: int = Field(description="requests that wait for capacity")
+    rates: RatesAnswer = Field(description="per second, over the last minute")
 
 
 @router.get("/v1/settings", response_model=SettingsAnswer, summary="The settings in force")

@@ -5,13 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.access.roles import FOR_NODES, FOR_NODES_AND_GATEWAYS
-from scheduler.api.http.answers import ArtifactAnswer, PeersAnswer
+from scheduler.api.http.answers import Answer, P2pEndpointAnswer
 from scheduler.api.http.fields import ArtifactName, Body, Id, OptionalId
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import peers_view
 from scheduler.domain.sandbox import ArtifactKey
 
 router = noun_router("artifacts")
+
+
+class PeerAnswer(Answer):
+    node_id: str
+    endpoint: P2pEndpointAnswer
+
+
+class PeersAnswer(Answer):
+    peers: list[PeerAnswer]
+
+
+class ArtifactAnswer(Answer):
+    cluster_id: str
+    backend: str
+    key: str
+    node_id: str
 
 
 class ArtifactBody(Body):

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.access.roles import FOR_GATEWAYS
-from scheduler.api.http.answers import BindingAnswer
+from scheduler.api.http.answers import Answer, NodeAddressAnswer
 from scheduler.api.http.fields import Body, Id, ListedEndpoint
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import address_view
 from scheduler.domain.node import NodeAddress
 
 router = noun_router("bindings")
+
+
+class BindingAnswer(Answer):
+    sandbox_id: str
+    node: NodeAddressAnswer
 
 
 class AssignmentBody(Body):

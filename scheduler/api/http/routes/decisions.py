@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS
-from scheduler.api.http.answers import AuditAnswer, PastDecisionsAnswer
+from scheduler.api.http.answers import Answer, OverLimitAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Cursor, OptionalId, PageLimit
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import act_view, decision_entry_view
 from scheduler.service.decisions import DecisionQuery
 
 router = noun_router("decisions")
+
+
+class PastDecisionAnswer(Answer):
+    instant_ms: int = Field(description="when it was made, in the ledger's time")
+    outcome: Literal["placed", "refused"] = Field(description="whether a node was chosen")
+    reason: str | None = Field(description="of a refusal: the reason that kept most nodes out")
+    reasons: dict[str, int] = Field(description="of a refusal: nodes by the first reason that kept each out")
+    over_limit: OverLimitAnswer | None = Field(description="of a refusal: the commonest limit")
+    hint: dict[str, Any] | None = Field(description="what was asked for; long texts are cut")
+    node_id: str | None = Field(description="the node that was chosen")
+    reservation_id: str | None = Field(description="what holds the capacity")
+    degraded: bool
+    caller: str = Field(description="the name of the caller's API key")
+    request_id: str
+    strategy: str = Field(description="the strategy in force")
+
+
+class PastDecisionsAnswer(Answer):
+    decisions: list[PastDecisionAnswer] = Field(description="newest first")
+    cursor: str | None
+
+
+class ActAnswer(Answer):
+    instant_ms: int = Field(description="when, in the ledger's time")
+    actor: str = Field(description="the name of the API key, or of the replica for its settings")
+    act: str = Field(description="what was done: node.put, nodes.replace, node.remove, node.cordon, settings.put, …")
+    subject: str = Field(description="to what: an id")
+    details: dict[str, Any] = Field(description="how")
+
+
+class AuditAnswer(Answer):
+    acts: list[ActAnswer] = Field(description="newest first")
+    cursor: str | None
 
 
 @router.get("/v1/decisions", response_model=PastDecisionsAnswer, summary="The last decisions, newest first")

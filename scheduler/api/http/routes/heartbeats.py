@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from scheduler.access.roles import FOR_NODES
-from scheduler.api.http.answers import EventsAnswer, HeartbeatAnswer
+from scheduler.api.http.answers import Answer
 from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, Labels, OptionalId, Text, Uint32, named_by_labels
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX
@@ -25,6 +25,16 @@ from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.service.reports import REPORTED_RESOURCES_MAX
 
 router = noun_router("nodes")
+
+
+class HeartbeatAnswer(Answer):
+    generation: int
+    cpu_config_json: str
+    stale: bool
+
+
+class EventsAnswer(Answer):
+    counted: int = Field(description="events that were new")
 
 
 class DiskBody(Body):

@@ -9,15 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS, FOR_NODES, Role
-from scheduler.api.http.answers import (
-    CordonAnswer,
-    ListedNodeAnswer,
-    ListedNodesAnswer,
-    NodeAnswer,
-    NodeGoneAnswer,
-    NodesAnswer,
-    Status,
-)
+from scheduler.api.http.answers import Answer, P2pEndpointAnswer, PendingAnswer, PressureAnswer, Status
 from scheduler.api.http.fields import (
     PAGE_MAX,
     Body,
@@ -38,6 +30,102 @@ from scheduler.domain.node import DiscoveryState, NodeAddress, NodeDetail, NodeQ
 from scheduler.errors import Forbidden, InvalidRequest
 
 router = noun_router("nodes")
+
+
+class DiskAnswer(Answer):
+    mount_point: str
+    device: str
+    filesystem_type: str
+    used_bytes: int
+    total_bytes: int
+
+
+class SnapshotAnswer(Answer):
+    status: Status
+    cpu_count: int
+    memory_total_bytes: int
+    allocated_cpu: int
+    allocated_memory_bytes: int
+    paused_allocated_cpu: int
+    paused_allocated_memory_bytes: int
+    cpu_percent: int
+    memory_used_bytes: int
+    sandbox_count: int
+    sandbox_starting_count: int
+    paused_sandbox_count: int
+    create_successes: int
+    create_fails: int
+    reported_at_unix_ms: int
+    disks: list[DiskAnswer]
+
+
+class MachineInfoAnswer(Answer):
+    cpu_family: str
+    cpu_model: str
+    cpu_model_name: str
+    cpu_architecture: str
+    cpu_config_json: str
+
+
+class ResourceAnswer(Answer):
+    total: int = Field(description="what the node has; -1: not known")
+    allocated: int = Field(description="what sandboxes use of it, as the node reports")
+    pending: int = Field(description="what reservations hold")
+
+
+class NodeAnswer(Answer):
+    node_id: str
+    endpoint: str
+    cluster_id: str
+    service_instance_id: str
+    version: str
+    commit: str
+    labels: dict[str, str] = Field(description="those in force, of all sources")
+    resources: dict[str, ResourceAnswer] = Field(
+        description="disk and those that the settings list, as far as they are known"
+    )
+    discovery: Literal["active", "lingering"]
+    status: Status
+    last_seen_ms: int | None = Field(description="null: it never reported")
+    generation: int
+    snapshot: SnapshotAnswer
+    machine_info: MachineInfoAnswer | None
+    p2p_endpoint: P2pEndpointAnswer | None
+    pending: PendingAnswer
+    pressure: PressureAnswer
+    cordoned: bool = Field(description="its present process is cordoned: it drains until it is uncordoned or replaced")
+    eligible: bool
+    ineligible_reason: str | None
+
+
+class NodesAnswer(Answer):
+    nodes: list[NodeAnswer | dict[str, Any]] = Field(
+        description="whole ones, or `node_id` and the members that `fields` names"
+    )
+    cursor: str | None
+
+
+class ListedNodeAnswer(Answer):
+    node_id: str
+    endpoint: str
+    state: Literal["active", "lingering"]
+
+
+class ListedNodesAnswer(Answer):
+    active: int
+    lingering: int
+
+
+class CordonAnswer(Answer):
+    node_id: str
+    service_instance_id: str
+    cordoned: bool = Field(description="whether nothing new is placed on it")
+
+
+class NodeGoneAnswer(Answer):
+    node_id: str
+    removed: bool = Field(description="true: no longer listed; false: only its report and bindings are forgotten")
+
 
 NodeSort = Literal[
     "", "node_id", "pressure", "pending", "sandbox_count", "cpu_count", "memory_bytes", "last_seen_ms",

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from starlette.responses import Response
 
 from scheduler.access.roles import FOR_ADMINS, FOR_EVERYONE
 from scheduler.api.http.access import identify
-from scheduler.api.http.answers import HealthAnswer, ReadyAnswer
+from scheduler.api.http.answers import Answer
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.observability.metrics import PAGE_CONTENT_TYPE
 
 router = noun_router("operating")
+
+
+class HealthAnswer(Answer):
+    status: Literal["ok"]
+
+
+class ReadyAnswer(Answer):
+    status: Literal["ready"]
+    settings: dict[str, Any]
 
 
 @router.get("/healthz", response_model=HealthAnswer, summary="The process runs")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from scheduler.access.roles import ANONYMOUS, FOR_GATEWAYS, Role
-from scheduler.api.http.answers import ReservationResultAnswer, ReservationsAnswer
+from scheduler.api.http.answers import Answer, ReservationAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, Text, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import reservation_result_view, reservation_view
@@ -15,6 +15,18 @@ from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
 from scheduler.domain.reservation import CancelCause, ReservationState
 
 router = noun_router("reservations")
+
+
+class ReservationResultAnswer(Answer):
+    reservation: ReservationAnswer | None = Field(description="null: a cancel by key that came before its schedule")
+    replayed: bool = Field(description="the call had already taken effect")
+    orphaned: bool = Field(description="confirmed after it expired")
+
+
+class ReservationsAnswer(Answer):
+    reservations: list[ReservationAnswer]
+    cursor: str | None
+
 
 State = Literal["pending", "confirmed", "settled", "cancelled", "expired"]
 

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS
-from scheduler.api.http.answers import DeletedAnswer, TemplateAnswer, TemplatesAnswer
+from scheduler.api.http.answers import Answer
 from scheduler.api.http.fields import PAGE_DEFAULT, Body, Id, IdCursor, MemoryMb, PageLimit, Uint32
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import template_view
 from scheduler.domain.sandbox import Template
 
 router = noun_router("templates")
+
+
+class TemplateAnswer(Answer):
+    template_id: str
+    cpu_count: int
+    memory_mb: int
+    source: str = Field(description="declared or learned")
+
+
+class TemplatesAnswer(Answer):
+    templates: list[TemplateAnswer]
+    cursor: str | None
+
+
+class DeletedAnswer(Answer):
+    deleted: str
 
 
 class TemplateBody(Body):
