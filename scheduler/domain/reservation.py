@@ -62,7 +62,7 @@ class Reservation:
     confirmed_at_ms: int | None = None
     finished_at_ms: int | None = None
     orphaned: bool = False
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 
-SLICE = 250
+SLICE = 200
 WHOLE_MOST = 500
 SCAN_COUNT = 1000
 

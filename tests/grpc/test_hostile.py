@@ -31,6 +31,7 @@ EDGES = {
     FieldDescriptor.TYPE_UINT32: [0, 1, 2**31, 2**32 - 1],
     FieldDescriptor.TYPE_UINT64: [0, 1, 2**53, 2**63, 2**64 - 1],
     FieldDescriptor.TYPE_INT64: [0, 1, -1, -(2**63), 2**63 - 1],
+    FieldDescriptor.TYPE_BOOL: [False, True],
     FieldDescriptor.TYPE_ENUM: [0, 1, 2, 4, 5, 99],
 }
 SERVICES = (
@@ -60,7 +61,12 @@ def _fill(draw: st.DrawFn, message: Any, descriptor: Descriptor, depth: int = 0)
         if draw(st.integers(0, 3)) == 0:
             continue
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            getattr(message, field.name)[draw(TEXTS)] = draw(TEXTS)
+            entries, key = getattr(message, field.name), draw(TEXTS)
+            value = field.message_type.fields_by_name["value"]
+            if value.message_type is None:
+                entries[key] = _value(draw, value)
+            else:
+                _fill(draw, entries[key], value.message_type, depth + 1)
         elif field.is_repeated:
             for _ in range(draw(st.sampled_from([1, 2, 70]))):
                 _append(draw, getattr(message, field.name), field, depth)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fastapi import FastAPI
+from starlette.convertors import StringConvertor
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp
 
@@ -38,6 +39,8 @@ def of_framework(app: FastAPI, method: str, path: str) -> tuple[ASGIApp, dict[st
         match, scope = route.matches({"type": "http", "method": method, "path": path})
         if match is Match.FULL:
             assert isinstance(route, Route)
+            if any(type(convertor) is not StringConvertor for convertor in route.param_convertors.values()):
+                return None  # left to the framework
             return route.app, dict(scope["path_params"])
     return None
 

@@ -19,7 +19,7 @@ from tests.lifecycle.test_roster_size import Call, calls, ledger
 
 __all__ = ["calls", "ledger"]  # fixtures
 
-# What one script may run: the slices are of 100 to 250 reservations, each with at most 20 commands.
+# What one script may run: the slices are of 100 to 200 reservations, each with at most 25 commands.
 AT_MOST = 5_000
 MANY = 1_500  # more than the 1,024 unnamed that are weighed
 
