@@ -111,10 +111,12 @@ def status_of(error: errors.SchedulerError) -> Status:
 
 
 # Callers wait at most this much longer than the least, or twice the least.
+# Of its own, so that whoever seeds the shared generator is not disturbed.
+_RANDOM = random.Random()
 SPREAD_SECONDS_MIN = 3
 
 
-def retry_after_seconds(error: errors.SchedulerError, draw: Callable[[], float] = random.random) -> float | None:
+def retry_after_seconds(error: errors.SchedulerError, draw: Callable[[], float] = _RANDOM.random) -> float | None:
     """How long this caller is asked to wait; None when a retry does not help.
 
     Drawn at random for every answer, so that callers refused together do not return together. `draw` returns 0 ≤ x <

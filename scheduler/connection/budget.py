@@ -10,6 +10,8 @@ from scheduler import deadline
 
 # Subtracted from a request's deadline, so that the answer "unavailable" still reaches its caller in time.
 ANSWER_MARGIN_MS = 50
+# Of its own, so that whoever seeds the shared generator is not disturbed.
+_RANDOM = random.Random()
 _FIRST_PAUSE_MS = 4
 _LONGEST_PAUSE_MS = 250
 
@@ -46,7 +48,7 @@ class Budget:
         `ends_at`: an earlier end than the budget's."""
         ceiling_ms = min(_LONGEST_PAUSE_MS, _FIRST_PAUSE_MS * 2**self._attempts)
         self._attempts += 1
-        seconds = random.uniform(0.5, 1.0) * ceiling_ms / 1000
+        seconds = _RANDOM.uniform(0.5, 1.0) * ceiling_ms / 1000
         left_seconds = self.left_seconds if ends_at is None else min(self.left_seconds, ends_at - self._clock())
         if seconds >= left_seconds:
             return False

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+# Of its own, so that whoever seeds the shared generator is not disturbed.
+_RANDOM = random.Random()
 JITTER = 0.2
 _SLICES_AT_ONCE = 100
 _WAKE_SECONDS_MIN = 0.05  # the shortest pause after a wake-up, so that a failing task does not spin
@@ -77,7 +79,7 @@ async def _pause(task: BackgroundTask, seconds: float) -> None:
 def pause_ms(task: BackgroundTask, failures: int) -> float:
     """The interval, doubled with every failure up to the cap, varied at random by a fifth."""
     backed_off: int = min(task.interval_ms * 2 ** min(failures, 16), max(task.retry_ms_max, task.interval_ms))
-    return backed_off * random.uniform(1 - JITTER, 1 + JITTER)
+    return backed_off * _RANDOM.uniform(1 - JITTER, 1 + JITTER)
 
 
 def sweeping(ledger: Ledger) -> Callable[[], Awaitable[None]]:

@@ -28,6 +28,8 @@ Read = Callable[[Any], T]
 # The request never left, so it had no effect.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
+# Of its own, so that whoever seeds the shared generator is not disturbed.
+_RANDOM = random.Random()
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 # A replica that went silent costs at most this; the rest of the time is for another one.
@@ -147,7 +149,7 @@ def _backoff(attempt: int) -> float:
 
 def _jittered(pause: float) -> float:
     """Callers that failed together come back apart; none sooner than it was asked to."""
-    return pause * random.uniform(1, 2)
+    return pause * _RANDOM.uniform(1, 2)
 
 
 def _asked_pause(answer: httpx.Response) -> float:
