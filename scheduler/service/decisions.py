@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduler.domain.placement import BatchDecision, BatchRequest, Decision, Hint, HintKind, ScheduleRequest
@@ -28,6 +28,7 @@ WRITTEN_AT_ONCE = 200
 OFF_SECONDS = 10.0
 _METADATA_SHOWN = 16
 _TEXT_SHOWN = 200
+_VALUES_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,12 @@ def _shown(hint: Hint | None) -> dict[str, Any] | None:
     if hint is None:
         return None
     shown: dict[str, Any] = {"kind": hint.kind.value, "metadata": _some(hint.metadata)}
+    if hint.require:
+        shown["require"] = {label: list(values[:_VALUES_SHOWN]) for label, values in hint.require.items()}
+    if hint.resources:
+        shown["resources"] = dict(hint.resources)
+    if hint.spread is not None:
+        shown["spread"] = {name: value for name, value in asdict(hint.spread).items() if value is not None}
     if hint.kind is HintKind.SANDBOX:
         return shown | {"template_id": hint.template_id[:_TEXT_SHOWN]}
     images = [image[:_TEXT_SHOWN] for image in hint.images[:4]]

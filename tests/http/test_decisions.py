@@ -46,6 +46,17 @@ async def test_placements_and_refusals_are_told_newest_first(
     assert (second["reasons"], second["strategy"]) == (refused.json()["reasons"], placed["strategy"])
 
 
+async def test_a_refusal_shows_all_that_was_asked_for(api: httpx.AsyncClient, node_a: str) -> None:
+    asked = {
+        "require": {"zone": ["a", "b"]},
+        "resources": {"disk": 5},
+        "spread": {"key": "k", "over": "zone", "max": 1},
+    }
+    await api.post("/v1/schedule", json={"hint": COLD_2_CPU | asked})
+    [refused] = await decisions(api)
+    assert (refused["reason"], refused["hint"]) == ("label", {**COLD_2_CPU, "images": [], "metadata": {}, **asked})
+
+
 async def test_decisions_are_found_by_reason_node_and_caller_and_by_the_page(
     api: httpx.AsyncClient, services: Services
 ) -> None:
