@@ -56,16 +56,19 @@ class AccessPolicy:
     def identify(self, roles: frozenset[Role], authorization: str | None, api_key: str | None) -> Principal:
         """The caller, by the key in either of these headers. A call open to everyone still names a known key's owner.
 
-        Raises Unauthorized without a known key, Forbidden when its role is not among `roles`."""
+        Raises Unauthorized without a known key or with two different ones, Forbidden when its role is not among
+        `roles`."""
         if self.keys is None:
             return ANONYMOUS
-        presented = _presented_key(authorization, api_key)
+        presented = _presented_keys(authorization, api_key)
         if roles == FOR_EVERYONE:
-            known = None if presented is None else self.keys.authenticate(presented)
+            known = self.keys.authenticate(presented[0]) if len(presented) == 1 else None
             return known or NOBODY
-        if presented is None:
+        if not presented:
             raise Unauthorized("send an API key as `Authorization: Bearer …` or `X-API-Key`")
-        principal = self.keys.authenticate(presented)
+        if len(presented) > 1:
+            raise Unauthorized("`Authorization` and `X-API-Key` carry two different API keys; send one of them")
+        principal = self.keys.authenticate(presented[0])
         if principal is None:
             raise Unauthorized("this API key is not known")
         if principal.role not in roles:
@@ -106,8 +109,8 @@ def _read_host(host: str) -> tuple[str, bool]:
     return name, is_loopback(name) or name.endswith(".localhost")
 
 
-def _presented_key(authorization: str | None, api_key: str | None) -> str | None:
+def _presented_keys(authorization: str | None, api_key: str | None) -> list[str]:
+    """The different keys in these headers: none, one, or two. An Authorization of another scheme is a proxy's."""
     scheme, _, credentials = (authorization or "").partition(" ")
-    if scheme.lower() == "bearer" and credentials.strip():
-        return credentials.strip()
-    return api_key or None
+    bearer = credentials.strip() if scheme.lower() == "bearer" else ""
+    return [key for key in dict.fromkeys((bearer, (api_key or "").strip())) if key]

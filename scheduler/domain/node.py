@@ -142,7 +142,8 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A discovered node in the ledger. `last_seen_ms` None: it never reported. `cordoned`: its present process is.
+    """A discovered node in the ledger. `last_seen_ms` None: it never reported. `cordoned_instance`: the
+    process that is cordoned, "" for none.
     `labels` are those in force, `api_labels` those that were told through the API."""
 
     node_id: str
@@ -160,7 +161,7 @@ class Node:
     p2p_endpoint: P2pEndpoint | None = None
     pending: PendingTotals = field(default_factory=PendingTotals)
     pressure: Pressure = field(default_factory=Pressure)
-    cordoned: bool = False
+    cordoned_instance: str = ""
     eligible: bool = False
     ineligible_reason: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -170,6 +171,10 @@ class Node:
     @property
     def address(self) -> NodeAddress:
         return NodeAddress(self.node_id, self.endpoint)
+
+    @property
+    def cordoned(self) -> bool:
+        return bool(self.cordoned_instance)
 
 
 class NodeDetail(StrEnum):

@@ -12,6 +12,7 @@ it again. Nothing is written.
     spreads       counts ↔ reservations and records of sandboxes
     artifacts     provider ↔ offer, both ways
     warm keys     node ↔ image or template, both ways
+    resources     order of free ones ↔ rows, both ways
     index         rows and heads of each class ↔ rows of its nodes
     totals        sizes of lists that must agree, sums ↔ rows and reservations
 """
@@ -93,6 +94,7 @@ class Look:
         await self._templates()
         await self._artifacts()
         await self._warm_keys()
+        await self._resources()
         await self._index()
         await self._judge("recount_totals", self._clusters())
         self._found += await recount_tallies(self._ledger)
@@ -193,6 +195,13 @@ class Look:
         for found in self._keys["warm:{}"]:
             pairs += [(node_id, found.identity) async for node_id in members_of(self._ledger, "ZSCAN", found.key)]
         await self._judge_pairs("recount_warm", dict.fromkeys(pairs), ARTIFACTS_AT_ONCE)
+
+    async def _resources(self) -> None:
+        """Each resource leads to nodes that have some of it; nodes lead to theirs in recount_node."""
+        for found in self._keys["resource:{}"]:
+            size = int(await self._ledger.client.command("ZCARD", found.key))
+            for first in range(0, size, SLICE):
+                await self._judge("recount_resource", [found.identity, str(first)])
 
     async def _index(self) -> None:
         """Each row leads to its nodes, each class to its rows; nodes lead to their rows in recount_node."""

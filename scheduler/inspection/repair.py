@@ -73,6 +73,10 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
         await run("repair_cpu_configs", cluster_id)
     await _repair_artifacts(ledger, sorted(subjects["artifact"]))
     await _repair_warm_keys(ledger, sorted(subjects["warm"]))
+    for name in sorted(subjects["resource"]):
+        nodes = [node_id async for node_id in members_of(ledger, "ZSCAN", ledger.keys.named(f"resource:{name}"))]
+        for some in in_slices(nodes, SLICE):
+            await run("repair_resource", name, *some)
     if subjects["artifact_scopes"] or subjects["capacities"]:
         await _repair_totals(ledger)
     if subjects["tallies"]:

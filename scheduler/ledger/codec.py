@@ -390,7 +390,7 @@ def _node(entry: Sequence[Any]) -> Node:
         p2p_endpoint=_p2p_endpoint(found),
         pending=PendingTotals(int(cpu), int(memory), int(count)),
         pressure=Pressure(fraction(cpu_pressure), fraction(memory_pressure)),
-        cordoned=bool(found.get("cordoned")),
+        cordoned_instance=text(found.get("cordoned")),
         eligible=not reason,
         ineligible_reason=text(reason) or None,
         labels=labels.read(text(found.get("labels"))),

@@ -14,6 +14,7 @@ from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import Conflict, InstanceMismatch, NodeNotListed, NotFound
 from scheduler.ledger import codec
 from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.cordons import CordonStore
 from scheduler.ledger.node_list import TOO_MANY_LABEL_SETS, LabelSource, ListedNode, entry
 from scheduler.ledger.node_pages import NODES_A_STEP, read_nodes, read_page
 from scheduler.ledger.report import clean_roster, report_arguments
@@ -34,6 +35,7 @@ class NodeStore:
     def __init__(self, runner: Runner, upstream: UpstreamBindings | None = None) -> None:
         self._runner = runner
         self._upstream = upstream
+        self.cordons = CordonStore(runner)
         # Node id → as it is listed, or None for a removed node: changes made through this process. Membership
         # removes those that its remembered list contains, so that no acknowledged change is lost.
         self.recent_changes: dict[str, ListedNode | None] = {}
@@ -161,15 +163,6 @@ class NodeStore:
             raise InstanceMismatch("service instance mismatch", reporting_instance_id=codec.text(reply[0]))
         if self._upstream is not None:
             await self._upstream.forget(node_id)
-
-    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
-        """Keep new sandboxes off a node, or let them on again, while this instance reports. Raises NotFound,
-        InstanceMismatch."""
-        status, reply = await self._runner.run("cordon_node", node_id, service_instance_id, int(cordoned), durable=True)
-        if status == "unobserved":
-            raise NotFound("observed node not found")
-        if status == "mismatch":
-            raise InstanceMismatch("service instance mismatch", reporting_instance_id=codec.text(reply[0]))
 
     async def addresses(self) -> tuple[NodeAddress, ...]:
         """Every discovered node, active and lingering, in id order."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scheduler.config import DiscoverySettings
 from scheduler.connection.server import ServerIdentity
@@ -23,6 +23,7 @@ from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import Conflict, StoreUnusable
 from scheduler.ledger.configured import Configured, ConfiguredBy
+from scheduler.ledger.cordons import Cordons
 from scheduler.ledger.node_list import ListedNode
 from scheduler.ledger.settings import Loss
 from scheduler.observability.logging import get_logger
@@ -80,6 +81,7 @@ class Membership:
         self._waited_for_until = 0.0
         self._discovered: Mapping[str, ListedNode] = {}
         self._declared: Mapping[str, Template] = {}
+        self._cordons: Cordons = {}
         self._remember_after = 0.0
 
     @property
@@ -106,12 +108,12 @@ class Membership:
         self._update_memory()
 
     async def remember_discovery(self) -> None:
-        """Remember the discovered nodes and declared templates, to restore a ledger that lost them. Returns at once
-        when it is not due."""
+        """Remember the discovered nodes, cordons and declared templates, to restore a ledger that lost them.
+        Returns at once when it is not due."""
         identity, started = self._identity, time.monotonic()
         if identity is None or started < self._remember_after:
             return
-        changes = dict(self._ledger.nodes.recent_changes)
+        changes, cordons = dict(self._ledger.nodes.recent_changes), dict(self._ledger.nodes.cordons.recent_changes)
         nodes, declared = await self._ledger.nodes.list(), await self._declared_templates()
         # The list just read may come from a ledger that has been lost; then the remembered one is better.
         found = await self._identify()
@@ -122,9 +124,10 @@ class Membership:
             if discovered != self._discovered:
                 log.debug("discovery remembered", nodes=len(discovered))
             self._discovered, self._declared = discovered, declared
-            for node_id, change in changes.items():
-                if self._ledger.nodes.recent_changes.get(node_id) is change:
-                    self._ledger.nodes.recent_changes.pop(node_id, None)  # contained in the list just read
+            self._cordons = {node.node_id: node.cordoned_instance for node in nodes if node.cordoned}
+            # Contained in the list just read.
+            _drop_unchanged(self._ledger.nodes.recent_changes, changes)
+            _drop_unchanged(self._ledger.nodes.cordons.recent_changes, cordons)
         finished = time.monotonic()
         self._remember_after = finished + _READING_PAUSE_FACTOR * (finished - started)
 
@@ -208,6 +211,7 @@ class Membership:
     async def _put_back_what_was_lost(self, loss: Loss) -> None:
         known = {**self._discovered, **self._ledger.nodes.recent_changes}
         await self._ledger.nodes.put_back({node_id: node for node_id, node in known.items() if node is not None})
+        await self._ledger.nodes.cordons.put_back(self._cordons)
         await self._put_back_templates()
         restored = await self._ledger.rebuild.put_back(self._replica_id, KEEPALIVE_TTL_MS, loss.rebuild_of)
         log.info("put back", nodes=len(known), remembered=len(self._ledger.rebuild.memory), restored=restored)
@@ -276,3 +280,10 @@ class Membership:
             epoch=outcome.epoch,
             rebuilding=outcome.rebuilding,
         )
+
+
+def _drop_unchanged(recent: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Those that are still as they were `before`."""
+    for node_id, change in before.items():
+        if node_id in recent and recent[node_id] is change:
+            del recent[node_id]

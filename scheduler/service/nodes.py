@@ -80,7 +80,7 @@ class NodeService:
         node_id = clean_id("node_id", node_id)
         service_instance_id = clean_id("service_instance_id", service_instance_id)
         with self._metrics.ledger_call("cordon_node"):
-            await self._store.cordon(node_id, service_instance_id, cordoned=cordoned)
+            await self._store.cordons.set(node_id, service_instance_id, cordoned=cordoned)
         log.info("node cordon", node_id=node_id, service_instance_id=service_instance_id, cordoned=cordoned)
 
     async def remove(self, node_id: str) -> None:

@@ -105,6 +105,19 @@ async def test_without_a_known_key_nothing_is_answered(guarded: httpx.AsyncClien
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
+async def test_two_different_keys_are_refused_and_one_twice_is_one(guarded: httpx.AsyncClient) -> None:
+    for first, second in (("admin", "gateway"), ("gateway", "admin")):
+        headers = {"Authorization": f"Bearer {KEYS[first]}", "X-API-Key": KEYS[second]}
+        answer = await guarded.get("/v1/nodes", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+        assert "two different API keys" in answer.json()["detail"]
+        assert (await guarded.get("/healthz", headers=headers)).status_code == 200
+    same = {"Authorization": f"Bearer {KEYS['admin']}", "X-API-Key": KEYS["admin"]}
+    of_a_proxy = {"Authorization": "Basic dXNlcjpwYXNz", "X-API-Key": KEYS["admin"]}
+    for headers in (same, of_a_proxy):
+        assert (await guarded.get("/v1/audit", headers=headers)).status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/", "/openapi.json"])
 async def test_health_document_and_console_are_open(guarded: httpx.AsyncClient, path: str) -> None:
     assert (await guarded.get(path)).status_code == 200

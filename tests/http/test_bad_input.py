@@ -289,6 +289,28 @@ async def test_a_cursor_is_one_of_an_earlier_page(
     assert sent_to(embedded_ledger) == 0
 
 
+@pytest.mark.parametrize("blank", ["", "%20", "%20%09"])
+async def test_a_blank_parameter_is_none_in_every_list_and_a_blank_switch_or_required_one_is_refused(
+    embedded_api: httpx.AsyncClient, blank: str
+) -> None:
+    document = (await embedded_api.get("/openapi.json")).json()
+    lists = {
+        path: [each for each in operations["get"]["parameters"] if not each.get("required")]
+        for path, operations in document["paths"].items()
+        if "{" not in path and "parameters" in operations.get("get", {})
+    }
+    assert {"/v1/nodes", "/v1/reservations", "/v1/groups", "/v1/decisions", "/v1/artifacts"} <= lists.keys()
+    for path, parameters in lists.items():
+        given = "cluster_id=c&backend=b&key=k&" if path == "/v1/artifacts" else ""
+        plain, blanks = [await embedded_api.get(f"{path}?{given}{query}") for query in (
+            "", "&".join(f"{each['name']}={blank}" for each in parameters),
+        )]  # fmt: skip
+        assert (blanks.status_code, blanks.json()) == (200, plain.json()), path
+    for path, field in (("nodes/a?remove=", "remove"), ("nodes/a?service_instance_id=", "service_instance_id")):
+        assert_field_error(await embedded_api.delete(f"/v1/{path}{blank}"), field)
+    assert_field_error(await embedded_api.get(f"/v1/artifacts?cluster_id={blank}&backend=b&key=k"), "cluster_id")
+
+
 async def test_a_heartbeat_needs_its_instance(embedded_api: httpx.AsyncClient) -> None:
     assert_field_error(await embedded_api.post("/v1/nodes/a/heartbeat", json={}), "service_instance_id")
 

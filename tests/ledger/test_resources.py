@@ -13,6 +13,8 @@ from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import InvalidRequest, NoNodes
+from scheduler.inspection.recount import recount
+from scheduler.inspection.repair import repair
 from scheduler.ledger.ledger import Ledger
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
@@ -147,3 +149,24 @@ async def test_other_settings_change_what_counts_and_keep_what_is_held(ledger: L
     await placed(ledger, {"fpga": 1})
     assert await refused(ledger, {"fpga": 1}) == {"insufficient_fpga": 1}
     await assert_ledger_is_sound(ledger)
+
+
+@FPGA
+async def test_what_is_left_of_a_resource_is_found_and_repaired(ledger: Ledger) -> None:
+    for node_id, fpgas in (("a", (3, 0)), ("b", (2, 0)), ("none", (0, 0))):
+        await node(ledger, node_id, fpga=fpgas)
+    order = ledger.keys.named("resource:fpga")
+    await ledger.client.command("ZADD", order, 9, "none", 9, "nobody", 9, "a")
+    await ledger.client.command("ZREM", order, "b")
+    await ledger.client.command("ZADD", ledger.keys.named("resource:tpu"), 9, "a")
+    assert sorted(await recount(ledger)) == [
+        "node a has 3 of fpga free, noted: 9",
+        "node b has 2 of fpga free, noted: nothing",
+        "node none has nothing of fpga free, noted: 9",
+        "resource fpga leads to node nobody, which has none of it",
+        "resource fpga leads to node none, which has none of it",
+        "resource tpu leads to node a, which has none of it",
+    ]
+    assert not (await repair(ledger, apply=True)).left
+    assert await ledger.client.command("ZRANGE", order, 0, -1, "WITHSCORES") == [b"b", b"2", b"a", b"3"]
+    assert not await ledger.client.command("EXISTS", ledger.keys.named("resource:tpu"))

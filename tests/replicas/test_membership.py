@@ -15,6 +15,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NotRebuilt, PuttingBack, StoreUnusable
+from scheduler.inspection.recount import recount
 from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.replica.membership import KEEPALIVE_TTL_MS, UNLISTED_MS, Membership
 from scheduler.service import Services, build_services
@@ -257,6 +258,51 @@ async def test_an_emptied_ledger_gets_back_what_replicas_remember_and_says_it_is
     assert (await member.settings_shown())["rebuilding"]
     with pytest.raises(NotRebuilt):
         await member.ledger.bindings.lookup("some-sandbox")
+
+
+@pytest.mark.parametrize("remembers", [True, False], ids=["remembered", "told since"])
+async def test_a_cordon_comes_back_to_its_process_and_to_no_other(
+    members: Members, clock: VirtualClock, remembers: bool
+) -> None:
+    member = await members.new("one", NODE_A, NODE_B, report_ttl_ms=60_000)
+    await member.step()
+    for node in (NODE_A, NODE_B):
+        await member.ledger.nodes.heartbeat(Heartbeat(node.node_id, "i-1"))
+        await member.ledger.nodes.cordons.set(node.node_id, "i-1", cordoned=True)
+    if remembers:
+        await member.membership.remember_discovery()
+        assert member.ledger.nodes.cordons.recent_changes == {}
+    for _ in range(2):  # lost once more before anybody has reported
+        await members.empty_the_ledger()
+        await member.step()
+        clock.advance(UNLISTED_MS)
+        assert [node.cordoned for node in await member.ledger.nodes.list()] == [True, True]
+        assert await recount(member.ledger) == []
+        member.membership._remember_after = 0.0
+        await member.membership.remember_discovery()
+    await member.ledger.nodes.heartbeat(Heartbeat(NODE_A.node_id, "i-1"))
+    await member.ledger.nodes.heartbeat(Heartbeat(NODE_B.node_id, "i-2"))
+    assert {node.node_id: (node.cordoned, node.status.value) for node in await member.ledger.nodes.list()} == {
+        "node-a": (True, "lingering"),
+        "node-b": (False, "connecting"),
+    }
+    assert await recount(member.ledger) == []
+
+
+async def test_an_uncordon_that_was_told_since_stands_above_what_is_remembered(members: Members) -> None:
+    """Here another server took over, which lacks nothing but the last writes."""
+    one, two = await members.new("one", NODE_A), await members.new("two", NODE_A)
+    for member in (one, two):
+        await member.step()
+    await one.ledger.nodes.heartbeat(Heartbeat(NODE_A.node_id, "i-1"))
+    await one.ledger.nodes.cordons.set(NODE_A.node_id, "i-1", cordoned=True)
+    for member in (one, two):
+        await member.membership.remember_discovery()
+    await one.ledger.nodes.cordons.set(NODE_A.node_id, "i-1", cordoned=False)
+    await two.ledger.nodes.cordons.put_back({NODE_A.node_id: "i-1"})  # what two remembers is older
+    assert [node.cordoned for node in await one.ledger.nodes.list()] == [False]
+    await one.ledger.nodes.cordons.put_back({NODE_A.node_id: "i-1"})
+    assert [node.cordoned for node in await one.ledger.nodes.list()] == [False]
 
 
 async def test_what_is_answered_while_a_replica_looks_for_lost_writes_is_no_loss(

@@ -269,8 +269,8 @@ def _read_query(plan: _Plan, given: QueryParams, arguments: dict[str, Any]) -> N
         raise InvalidRequest("not valid: query parameters", wrong[:ERRORS_SHOWN])
     for parameter in plan.query:
         text = given.get(parameter.wire_name, "")
-        # Blank counts as absent, except for a switch.
-        if text or (isinstance(parameter.default, bool) and parameter.wire_name in given):
+        # Blank, or blank space alone, counts as absent, except for a switch.
+        if trim(text) or (isinstance(parameter.default, bool) and parameter.wire_name in given):
             arguments[parameter.name] = _value(parameter, text)
         elif parameter.default is inspect.Parameter.empty:
             raise InvalidRequest.field(parameter.wire_name, None, "present: this parameter is required")
