@@ -44,10 +44,10 @@ elseif reservation.state == 'pending' then
   reservation.answered = ARGV[5] == 'node_refused'
   finish_reservation(reservation, 'cancelled', reason, now)
   if ARGV[5] == 'node_refused' then
-    -- @include "include/avoidance"
+    -- @inline "include/avoidance"
     note_refusal(reservation, now)
     if settings.slack and reservation.origin then
-      -- @include "include/warm_keys"
+      -- @inline "include/warm_keys"
       warm_keys.refuse(reservation.node_id, reservation.origin, reservation.sequence)
     end
   end

@@ -37,8 +37,8 @@ if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local request = read_request(4)
--- @include "include/backlog"
--- @include "include/decide"
+-- @inline "inline/backlog"
+-- @inline "inline/decide"
 if not swept then return { 'again', 'expiry' } end
 
 local chosen = context.node_id
@@ -50,7 +50,7 @@ local turn = chosen and redis.call('ZRANK', set, chosen)
 -- the chosen node.
 local function place_of(node_id, row)
   if settings.traits.by == 'rank' then
-    -- @include "include/ranking"
+    -- @inline "include/ranking"
     local score, ties = rank_of(row, context.demand, settings)
     -- A node is filled by rows (include/fullest), or chosen for what it holds, so another one may rank before it.
     if (settings.fill_to > 0 or context.warm) and node_id == chosen then score = -2 end
@@ -71,7 +71,7 @@ local observation
 -- The limit that keeps the node out, when one does.
 local function limit_against(node_id, reason)
   if reason ~= 'over_limit' then return {} end
-  -- @include "include/over_limit"
+  -- @inline "include/over_limit"
   observation = observation or read_observation_settings()
   return limit_on(node_id, context.demand, observation) or {}
 end

@@ -58,7 +58,7 @@ elseif status == '' then
   node_ids, last = next_ids({ 'nodes' })
 else
   if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
-    -- @include "include/silence"
+    -- @inline "include/silence"
     read_binding_settings(settings)
     local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
     save_rows()

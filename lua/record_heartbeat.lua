@@ -58,14 +58,14 @@ end
 local settings, refused = read_settings(stored)
 if refused then return refused end
 local now = open_clock(ARGV[1])
--- @include "include/straight_report"
+-- @inline "inline/straight_report"
 -- @include "include/observe"
 -- @include "include/install"
 -- @include "include/entered"
 
 read_binding_settings(settings)
 if settings.gated_until_ms then
-  -- @include "include/rebuilding"
+  -- @inline "include/rebuilding"
   local gated = not_rebuilt(settings.gated_until_ms, now)
   if gated then return gated end
 end
@@ -86,7 +86,7 @@ end
 local same_instance = known.service_instance_id == instance
 -- Whether another process has replaced this one, and the instances known once this one reports.
 local function processes()
-  -- @include "include/instances"
+  -- @inline "include/instances"
   local call = { instance = instance, hung_up = hung_up }
   return is_replaced(known, call, now, settings.report_ttl_ms), replaced_by(known, instance)
 end
@@ -102,7 +102,7 @@ local unchanged = tells_roster and digest == known.roster_digest
 if tells_roster and not unchanged and (stage == 'offer' or ARGV[8] ~= edits) then return { 'roster', edits } end
 -- A node that registers itself; false while there is more to be settled of its absence.
 local function register()
-  -- @include "include/discovery"
+  -- @inline "include/discovery"
   local settled = settle_absence(node_id, now)
   local all = settled < REMOVED_SLICE
   save_rows()
@@ -164,7 +164,7 @@ if tells_roster and not sliced then
 end
 if not first and not hung_up and (digest == '' or string.sub(digest, 1, 2) == '0:') then
   (function()
-    -- @include "include/credit"
+    -- @inline "include/credit"
     credit_growth(node_id, known, figures, digest ~= '', now)
   end)()
 end
@@ -186,7 +186,7 @@ local function write_report()
   figures.lowered_cpu, figures.lowered_memory = lowered_by(account)
   account.lowered_cpu, account.lowered_memory = figures.lowered_cpu, figures.lowered_memory
   if ARGV[13] ~= (known.labels_reported or '') or (row.labels or '') ~= (known.label_set or '') or known.unlabelled == '1' then
-    -- @include "include/labels"
+    -- @inline "include/labels"
     unlabelled = not labelling.apply(node_id, 'labels_reported', ARGV[13])
   end
   -- A cordon ends with the process that it was put on; until then the node is one that drains, whatever it reports.
@@ -197,7 +197,7 @@ local function write_report()
   if row.avoided and not known.avoid_level then row.avoided = nil end
   local fails = first and 0 or figures.create_fails - tonumber(known.create_fails or '0')
   if known.avoid_level or known.trouble or fails > 0 then
-    -- @include "include/avoidance"
+    -- @inline "include/avoidance"
     if first or restarted then
       forgive(node_id)
     else
@@ -210,13 +210,13 @@ local function write_report()
   if row.pending_count + account.discount_count ~= open_count
     or (open_count == 0 and (row.pending_cpu ~= 0 or row.pending_memory ~= 0))
     or (open_count > 0 and open_count <= RECOUNTED_MAX and generation * 0.6180339887 % 1 < 1 / 16) then
-    -- @include "include/pending"
+    -- @inline "include/pending"
     recount_pending(node_id)
   end
   weigh_again(node_id)
   save_rows()
   if generation * 0.6180339887 % 1 < 1 / 16 then
-    -- @include "include/stand_again"
+    -- @inline "include/stand_again"
     stand_again(node_id)
   end
 
@@ -254,7 +254,7 @@ redis.call('ZREM', key('silent'), node_id)
 redis.call('ZREM', key('forgotten'), node_id)
 close_clock(now)
 return (function()
-  -- @include "include/cpu_configs"
+  -- @inline "include/cpu_configs"
   return {
     'accepted', integer(generation), sliced and '1' or '0', edits, cpu_config_due(node_id, now) and '1' or '0',
     more and '1' or '0', unlabelled and '1' or '0', told_changes(), unpack(contested),

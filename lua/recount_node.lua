@@ -54,7 +54,7 @@ end
 
 -- The labels in force are those that its sources say, and the row carries them.
 local function recount_labels()
-  -- @include "include/labels"
+  -- @inline "include/labels"
   if not row then return end
   local told, id = labelling.merged(node_id), row.labels
   local text = id and redis.call('HGET', key('label_sets'), id) or ''

@@ -84,7 +84,7 @@ end
 
 -- A node is watched as long as it is at a level.
 local function repair_avoidance()
-  -- @include "include/avoidance"
+  -- @inline "include/avoidance"
   local level = redis.call('HGET', node_key(node_id), 'avoid_level')
   if not level or not redis.call('ZSCORE', key('avoided_until'), node_id) then forgive(node_id) end
 end
@@ -116,7 +116,7 @@ else
   for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
   held_by_open(node_id)
   forget_artifacts(node_id)
-  -- @include "include/warm_keys"
+  -- @inline "include/warm_keys"
   warm_keys.forget(node_id)
   withdraw_cpu_config(node_id)
   redis.call('PEXPIRE', node_key(node_id, 'cpu_config'), KEPT_MS)

@@ -41,7 +41,7 @@ if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 if settings.gated_until_ms then
-  -- @include "include/rebuilding"
+  -- @inline "include/rebuilding"
   local gated = not_rebuilt(settings.gated_until_ms, now)
   if gated then return gated end
 end
@@ -54,7 +54,7 @@ end
 
 -- Whose a sandbox id is already, or nil.
 local function holder_of(sandbox_id)
-  -- @include "include/naming"
+  -- @inline "include/naming"
   return holder_of_name(sandbox_id, now)
 end
 
@@ -64,12 +64,12 @@ for index, creation in ipairs(creations) do
   if holder then return { 'taken', index - 1, holder } end
 end
 
--- @include "include/backlog"
+-- @inline "inline/backlog"
 local place
 do
   -- Why the present creation cannot be decided by this call, or nil and what was decided.
   local function decide(request)
-    -- @include "include/decide"
+    -- @inline "inline/decide"
     if not context.node_id and not swept and not context.too_large then return { 'overloaded', 'expiry' } end
     return nil, context
   end
@@ -80,7 +80,7 @@ do
     if ended then return nil, ended end
     local node_id = context.node_id
     if not node_id then
-      -- @include "include/refusal"
+      -- @inline "include/refusal"
       local why = refusal(request, context)
       count_refused(commonest_reason(why), now)
       return nil, nil, why

@@ -30,7 +30,11 @@
 -- Errors: none
 -- Cost: O(classes + log nodes); bounded slices of expiry and silence backlog, each answered with 'again', as is a search
 --       that limits refuse too many nodes
--- @include "include/straight"
+-- @include "include/keys"
+-- @include "include/reply"
+-- @include "include/cursors"
+-- @include "include/settings"
+-- @inline "inline/straight"
 -- @include "include/request"
 -- @include "include/choose"
 
@@ -40,7 +44,7 @@ if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 if settings.gated_until_ms then
-  -- @include "include/rebuilding"
+  -- @inline "include/rebuilding"
   local gated = not_rebuilt(settings.gated_until_ms, now)
   if gated then return gated end
 end
@@ -49,7 +53,7 @@ local request = read_request(9)
 
 -- Decide. An id that was decided before is told again, with what became of it since.
 if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) == 1 then
-  -- @include "include/reservations"
+  -- @inline "include/reservations"
   local earlier = read_reservation(reservation_id)
   end_when_due(earlier, now)
   save_rows()
@@ -61,17 +65,17 @@ if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) ==
   return { 'replayed', earlier.node_id, endpoint, earlier.strategy, earlier.degraded or '0', fields }
 end
 if request.creation and ARGV[8] ~= '' then
-  -- @include "include/naming"
+  -- @inline "include/naming"
   local holder = holder_of_name(ARGV[8], now)
   if holder then return { 'taken', holder } end
 end
--- @include "include/backlog"
--- @include "include/decide"
+-- @inline "inline/backlog"
+-- @inline "inline/decide"
 local node_id = context.node_id
 if not node_id then
   if not swept and not context.too_large then return { 'overloaded', 'expiry' } end
-  -- @include "include/refusal"
-  -- @include "include/rates"
+  -- @inline "include/refusal"
+  -- @inline "include/rates"
   redis.call('HINCRBY', key('stats'), 'refusals', 1)
   local reply = refusal(request, context)
   count_refused(commonest_reason(reply), now)

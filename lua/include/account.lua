@@ -86,7 +86,7 @@ end
 -- The process that reports is one of the earlier ones from now on, so that a late call of it is known as such once
 -- another reports.
 local function remember_process(node_id)
-  -- @include "include/instances"
+  -- @inline "include/instances"
   local known = as_table_of(node_key(node_id), 'service_instance_id', 'sequence', 'instances')
   if known.service_instance_id then redis.call('HSET', node_key(node_id), 'instances', replaced_by(known, '')) end
 end

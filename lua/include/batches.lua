@@ -98,7 +98,7 @@ do
       row.pending_count = row.pending_count - 1
       if capacity.request.resources then resources.hold(row, capacity.request.resources, -1) end
       if capacity.spread then
-        -- @include "include/spreads"
+        -- @inline "include/spreads"
         tallies.count_spread(capacity.spread, capacity.node_id, -1)
       end
     end

@@ -1,5 +1,5 @@
 -- @include "include/scores"
--- What the decision (include/decide) asks of candidates.
+-- What the decision (inline/decide) asks of candidates.
 
 -- Nobody is fresh, and somebody is unhealthy but within limits.
 local function is_last_resort()
@@ -22,7 +22,7 @@ end
 -- that does not fit.
 local function rank_all(request, context, counter)
   if context.located then return context.rank_located(counter) end
-  -- @include "include/choose_ranked"
+  -- @inline "include/choose_ranked"
   context.found = choose_ranked(request, context, counter)
   return context.found and string.sub(context.found.member, 31) or nil
 end
@@ -31,6 +31,6 @@ end
 local function rank_candidates(request, context)
   local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
   if not (context.settings.slack and request.creation and request.origin ~= '') then return rank_all(request, context, counter) end
-  -- @include "include/warm"
+  -- @inline "inline/warm"
   return choose_warm(rank_all, counter)
 end

@@ -1,4 +1,4 @@
--- Included inside include/choose_ranked: the least loaded of the nodes that have enough free of a further resource, where a
+-- Stands inside include/choose_ranked: the least loaded of the nodes that have enough free of a further resource, where a
 -- search by load has met too many that have not. They are judged one by one, so that a refusal is proven.
 local HOLDING_MOST = 512
 

@@ -40,7 +40,7 @@ end
 
 -- After too many refusals: the nodes that need no question, then the others by what is free on them.
 local function choose_free(pools, goal, context, picker, unknown)
-  -- @include "include/most_free"
+  -- @inline "inline/most_free"
   -- Those that hold what is asked for of further resources are looked at by themselves.
   if context.demand.resources then return nil end
   picker.unproven, picker.rejected, picker.fitting = nil, 0, context.admits
@@ -55,7 +55,7 @@ local function choose_fitting(pools, context, picker)
   local refused = not found and picker.unproven
   if refused then found = choose_free(pools, goal, context, picker, false) end
   if not found and not picker.unproven then
-    -- @include "include/unknown"
+    -- @inline "include/unknown"
     picker.fitting, picker.rejected = true, 0
     found = choose_unknown(pools, picker)
     if not found and picker.unproven then
@@ -73,7 +73,7 @@ local function choose_ranked(request, context, counter)
   local picker, pools = picker_for(request, context, counter), node_pools.candidates(context.variant).pools
   local found = choose_fitting(pools, context, picker)
   if not found and picker.unproven and context.demand.resources then
-    -- @include "include/choose_holding"
+    -- @inline "include/choose_holding"
     return choose_holding(request, context, counter)
   end
   if not found and context.avoiding then
@@ -90,7 +90,7 @@ local function choose_ranked(request, context, counter)
     end
   end
   if not found and picker.unproven and context.demand.resources then
-    -- @include "include/choose_holding"
+    -- @inline "include/choose_holding"
     return choose_holding(request, context, counter)
   end
   context.unproven = not found and picker.unproven

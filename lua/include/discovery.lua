@@ -15,7 +15,7 @@ do
   local function forget_deleted(node_id, now)
     local deleted = redis.call('ZRANGE', node_key(node_id, 'deleted'), 0, REMOVED_SLICE - 1)
     if not deleted[1] then return 0 end
-    -- @include "include/bindings"
+    -- @inline "include/bindings"
     unbind(node_id, deleted, now)
     return #deleted
   end
@@ -121,7 +121,7 @@ do
     local node = node_key(node_id)
     local known = as_table_of(node, 'last_seen_ms', 'last_heard_ms')
     forget_artifacts(node_id)
-    -- @include "include/warm_keys"
+    -- @inline "include/warm_keys"
     warm_keys.forget(node_id)
     withdraw_cpu_config(node_id)
     redis.call('ZADD', key('removed'), integer(now + settings.report_ttl_ms), node_id)

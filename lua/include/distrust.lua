@@ -1,4 +1,4 @@
--- Included inside schedule_sandbox: a script was stopped half-way, and left a node where it does not belong.
+-- Stands inside schedule_sandbox: a script was stopped half-way, and left a node where it does not belong.
 local function distrust(node_id, row, context)
   if not row then
     for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end

@@ -26,7 +26,7 @@ local function bound_row(row, figures, settings)
     row.bounded = nil
     return
   end
-  -- @include "include/unreported"
+  -- @inline "include/unreported"
   set_bounds(row, settings.limits, figures or unreported_figures())
 end
 

@@ -1,5 +1,4 @@
--- Included inside include/search and include/straight: the fullest node of some classes that has no more than a share of its
--- capacity in use with the request on it.
+-- The fullest node of some classes that has no more than a share of its capacity in use with the request on it.
 --   of each class: the highest row whose CPUs stay within the share and that has a node whose memory does, and in it the node
 --   with most memory that does; of these the one with the highest pressure; then the one with most running, then in turn
 -- So a class whose memory is what fills up is seen by its CPUs first: one look a class instead of one a row.
@@ -96,22 +95,22 @@ local function walk_down(class, cpus, last, most, judge)
   return nil
 end
 
-local function fullest_of_class(class, demand, share, picker)
+local function fullest_of_class(class, demand, share, picker, judge)
   local last, most = reach_of(class, demand.cpu, share)
   if class.picky or class.weighed or last >= class.last then
-    -- @include "include/fullest_judged"
     return walk_down(class, demand.cpu, last, most, function(item)
-      return fullest_accepted(item, most, share, picker), gives_up(picker)
+      return judge(item, most, share, picker), gives_up(picker)
     end)
   end
   return walk_down(class, demand.cpu, last, most, fullest_of_row)
 end
 
--- As `best` in include/search has it. `picker.unproven`: too many were refused to know.
-local function fullest(classes, demand, share, picker)
+-- As `best` in include/search has it. `judge` (include/fullest_judged): for classes whose nodes must be asked about one by
+-- one. `picker.unproven`: too many were refused to know.
+local function fullest(classes, demand, share, picker, judge)
   local tied, total = {}, 0
   for _, class in ipairs(classes) do
-    local item = fullest_of_class(class, demand, share, picker)
+    local item = fullest_of_class(class, demand, share, picker, judge)
     local best = tied[1]
     if item and (not best or item.pressure > best.pressure
       or (item.pressure == best.pressure and item.running > best.running)) then
@@ -124,7 +123,7 @@ local function fullest(classes, demand, share, picker)
   local item, member = tied[1], nil
   if not item then return nil end
   if tied[2] then
-    -- @include "include/tied_rows"
+    -- @inline "include/tied_rows"
     item, member = pick_among(tied, total, picker.counter)
   else
     member = member_in_turn(item, picker.counter % total)

@@ -1,4 +1,4 @@
--- Included inside include/fullest: rows whose nodes must be asked about one by one, for exclusions, for limits, or because
+-- Stands inside include/fullest: rows whose nodes must be asked about one by one, for exclusions, for limits, or because
 -- their capacities or loads differ within the row.
 
 -- The first accepted nodes of a row from the highest score down that stay within the share, and those that tie with them.

@@ -6,7 +6,7 @@
 -- written by cpu_rows.flush.
 local cpu_rows = { EMPTY = 2 ^ 1000, CHUNK = 16, FREE_ROWS = 32768, CLASSES_MAX = 256, classes = {}, chunks = {} }
 do
-  -- @include "include/packing"
+  -- @inline "include/packing"
   local EMPTY, CHUNK, dirty_classes, dirty_chunks = cpu_rows.EMPTY, cpu_rows.CHUNK, {}, {}
 
   -- { least memory, most memory, least of chunk 0, of chunk 1, … }; nil: nobody is in this class.

@@ -1,4 +1,4 @@
--- Included inside functions that know memory_pressure (include/scan).
+-- Stands inside functions that know memory_pressure (include/scan).
 -- The highest score of a class whose pressure is not above this one.
 local function highest_score(class, pressure)
   local score = math.floor(pressure * class.per_memory - class.per)

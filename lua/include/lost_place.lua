@@ -1,4 +1,4 @@
--- Included inside include/rebuild_row: takes a node out of the index although nobody can tell where it stood. Looks at up to
+-- Stands inside include/rebuild_row: takes a node out of the index although nobody can tell where it stood. Looks at up to
 -- 2,000 entries; beyond that it leaves with whoever meets it there (include/distrust), or with a repair.
 local ENTRIES_MOST = 2000
 local EMPTY, CHUNK, class_heads, chunk_heads = cpu_rows.EMPTY, cpu_rows.CHUNK, cpu_rows.class_heads, cpu_rows.chunk_heads

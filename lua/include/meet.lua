@@ -6,6 +6,6 @@ local function meet(node_id, context)
   local place = row and cpu_rows.place_of(row, node_id)
   rows[node_id].place = place
   if row and not row_order.rebuilt and (not context.found or stands_at(place, context.found)) then return row end
-  -- @include "include/distrust"
+  -- @inline "include/distrust"
   return nil, distrust(node_id, row, context)
 end

@@ -31,7 +31,7 @@ end
 
 -- Nil: none of them.
 local function limit_on(node_id, demand, observation)
-  -- @include "include/unreported"
+  -- @inline "include/unreported"
   local row, figures = row_of(node_id), read_figures(node_id) or unreported_figures()
   local shares = shares_of(row, figures, demand, demand.creation and observation.count_pending)
   for index, name in ipairs(LIMITS) do

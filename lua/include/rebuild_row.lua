@@ -1,4 +1,4 @@
--- Included inside include/rows: a row that cannot be read is made anew from the node's hash and its open reservations.
+-- Stands inside include/rows: a row that cannot be read is made anew from the node's hash and its open reservations.
 -- @include "include/figures"
 -- @include "include/capacities"
 -- @include "include/lost_place"

@@ -36,7 +36,7 @@ local function refusal(request, context)
   if left == 0 and context.spread then
     -- Nobody is left to be told apart.
   elseif context.admits or (request.creation and (context.settings.limited or context.demand.resources)) then
-    -- @include "include/tally"
+    -- @inline "include/tally"
     cpu, memory, limit, over, together, further = tally(request, context, left)
     reasons.over_limit = reasons.over_limit + limit
   end
@@ -51,7 +51,7 @@ local function refusal(request, context)
   end
   local exceeded = {}
   if reasons.over_limit > 0 then
-    -- @include "include/over_limit"
+    -- @inline "include/over_limit"
     exceeded = commonest_limit(context, request.excluded, over)
   end
   if context.spread then context.spread.restore() end

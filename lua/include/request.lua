@@ -26,7 +26,7 @@ local function read_request(first, last)
     if request.memory_mb == 0 then request.memory_mb = tonumber(redis.call('HGET', KEYS[1], 'cold_default_memory_mb')) end
   end
   if required ~= '' then
-    -- @include "include/matching"
+    -- @inline "include/matching"
     request.required, request.matches = required, matching_sets(required)
     -- A group holds what requires the same.
     if request.group_key ~= '' then
@@ -36,7 +36,7 @@ local function read_request(first, last)
     end
   end
   if asked ~= '' then
-    -- @include "include/resources"
+    -- @inline "include/resources"
     request.resources = resources.amounts(asked)
     local configured = resources.configured(redis.call('HGET', KEYS[1], 'resources') or '')
     for name in pairs(request.resources) do

@@ -12,12 +12,12 @@ local function hold(request, context, node_id, row)
   known.endpoint = known.endpoint or redis.call('HGET', node_key(node_id), 'endpoint') or ''
   held.endpoint = known.endpoint
   if context.group then
-    -- @include "include/commit_group"
+    -- @inline "include/commit_group"
     held.group = context.group
     held.group_fields = commit_group_outcome(context.group, request, node_id, held.sequence, context)
   end
   if context.settings.slack and request.origin ~= '' then
-    -- @include "include/warm_keys"
+    -- @inline "include/warm_keys"
     warm_keys.note(node_id, request.origin, held.sequence)
   end
   row.pending_cpu = row.pending_cpu + held.cpu
@@ -25,12 +25,12 @@ local function hold(request, context, node_id, row)
   row.pending_count = row.pending_count + 1
   if request.resources then resources.hold(row, request.resources, 1) end
   if request.spread then
-    -- @include "include/spreads"
+    -- @inline "include/spreads"
     held.spread = request.spread.key
     tallies.count_spread(held.spread, node_id, 1)
   end
   if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
-    -- @include "include/avoidance"
+    -- @inline "include/avoidance"
     note_trial(node_id, context.now)
     save_rows()
   end

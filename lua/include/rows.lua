@@ -21,7 +21,7 @@ local function row_of(node_id)
   row_order[#row_order + 1] = node_id
   if text and not row then
     -- Where it stands in the index nobody can tell any more: whoever meets it there takes it out (include/distrust).
-    -- @include "include/rebuild_row"
+    -- @inline "include/rebuild_row"
     row, row_order.rebuilt = rebuild_row(node_id), true
     rows[node_id].row = row
   end
@@ -36,7 +36,7 @@ do
   end
 
   local function move_capacity(node_id, known, row)
-    -- @include "include/capacities"
+    -- @inline "include/capacities"
     if known.cpu_capacity and not (row and row.cpu_capacity == known.cpu_capacity) then
       leave_capacity(node_id, known.cpu_capacity)
     end

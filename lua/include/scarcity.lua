@@ -1,4 +1,4 @@
--- Included inside include/decide where the settings call something scarce: a node that has it takes work that does not ask
+-- Stands inside inline/decide where the settings call something scarce: a node that has it takes work that does not ask
 -- for it only when no other node can.
 
 -- What of the scarce labels and resources this request does not ask for: `names`, and `sets`, the label sets with one of

@@ -40,8 +40,9 @@ end
 -- nobody is accepted, unless `picker.unproven` says that too many were refused to know.
 local function best(classes, demand, picker)
   if picker.fill_to > 0 then
-    -- @include "include/fullest"
-    local chosen = fullest(classes, demand, picker.fill_to, picker)
+    -- @inline "include/fullest"
+    -- @inline "include/fullest_judged"
+    local chosen = fullest(classes, demand, picker.fill_to, picker, fullest_accepted)
     if chosen or picker.unproven then return chosen end
     picker.looked, picker.rejected = 0, 0
   end

@@ -1,4 +1,4 @@
--- Included inside record_heartbeat: puts a node back into the index that a stopped script, or somebody's hand, took out.
+-- Stands inside record_heartbeat: puts a node back into the index that a stopped script, or somebody's hand, took out.
 local function stand_again(node_id)
   local row = row_of(node_id)
   local place = row and cpu_rows.place_of(row, node_id)

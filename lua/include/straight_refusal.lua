@@ -1,4 +1,4 @@
--- Included inside include/straight: the usual refusal. Nil: something is out of the ordinary, and the text that follows says why
+-- Stands inside inline/straight: the usual refusal. Nil: something is out of the ordinary, and the text that follows says why
 -- (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the request
 -- may be too large for every node.
 -- @include "include/rates"

@@ -1,4 +1,4 @@
--- Included inside include/refusal: how many candidates lack CPUs, how many memory, and how many are within their limits
+-- Stands inside include/refusal: how many candidates lack CPUs, how many memory, and how many are within their limits
 -- only without this request. Excluded ones count elsewhere.
 -- Where rows tell capacity alone, they are counted by row. Where limits bind as well, or nodes stand in no class, up to 256
 -- candidates are judged one by one; of more, those that have the capacity are over a limit, and the rest lacks it.

@@ -1,4 +1,4 @@
--- Included inside include/ties: several nodes of one row have the same pressure.
+-- Stands inside include/ties: several nodes of one row have the same pressure.
 -- @include "include/highest_score"
 local function counts_of(member)
   return string.sub(member, 1, 30)

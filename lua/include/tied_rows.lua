@@ -1,4 +1,4 @@
--- Included inside include/ties: nodes of several rows tie.
+-- Stands inside include/ties: nodes of several rows tie.
 local SORTED_MOST = 64
 
 -- Several rows tie. A few nodes take turns by id; of many, row after row.

@@ -22,7 +22,7 @@ local function find_tied(item, least, picker)
       return true
     end
   end
-  -- @include "include/tied_nodes"
+  -- @inline "include/tied_nodes"
   find_among(item, least, picker)
   return true
 end
@@ -46,7 +46,7 @@ local function pick_in_turn(found, least, picker)
   end
   local item, member = tied[1], nil
   if tied[2] then
-    -- @include "include/tied_rows"
+    -- @inline "include/tied_rows"
     item, member = pick_among(tied, total, picker.counter)
   else
     member = member_in_turn(item, picker.counter % total)

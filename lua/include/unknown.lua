@@ -1,4 +1,4 @@
--- Included inside include/choose_ranked: nodes that rank as unknown, by counts, equal ones in turn.
+-- Stands inside include/choose_ranked: nodes that rank as unknown, by counts, equal ones in turn.
 local LISTED_MOST = 64
 
 local function counts_of(member)

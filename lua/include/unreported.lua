@@ -1,4 +1,4 @@
--- Included inside functions that know FIGURES (include/figures).
+-- Stands inside functions that know FIGURES (include/figures).
 -- Nothing reported is nothing on the node, to the limits of a creation.
 local function unreported_figures()
   local figures = {}

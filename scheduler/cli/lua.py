@@ -22,11 +22,17 @@ def list_scripts() -> None:
 
 @lua_app.command("render", epilog="\b\nExamples:\n  agentenv-scheduler lua render schedule_sandbox")
 def render_script(name: Annotated[str, typer.Argument(help="As `lua list` names it.")]) -> None:
-    """Print a script with its includes put in, as it is sent to Redis."""
+    """Print a script with its includes put in, as it is sent to Redis.
+
+    A comment tells where each stretch of a file begins. A fragment that reads or sets other names than its head says is
+    an error."""
+    from scheduler.connection.fragments import check_script
     from scheduler.connection.scripts import ScriptLibrary
 
     library = ScriptLibrary.load()
     if name.removesuffix(".lua") not in library:
         known = ", ".join(library.names)
         raise typer.BadParameter(f"there is no script named {name}; there are {known}", param_hint="NAME")
-    typer.echo(library.render(name.removesuffix(".lua")))
+    script = library.get(name.removesuffix(".lua"))
+    check_script(script)
+    typer.echo(script.text)

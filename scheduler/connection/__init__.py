@@ -8,5 +8,6 @@ servers.py shared.py exchange.py    the connections to each server: one that cal
 client.py attempts.py budget.py     one client per address: attempts, retries and time limits of a call
 errors.py permissions.py            translates errors; checks that the ACL allows what scripts need
 embedded.py                         the same ledger inside this process, for a first run and for tests
-scripts.py contract.py keys.py      loads lua/*.lua, resolves @include, reads the headers; names of all keys
+scripts.py contract.py keys.py      loads lua/*.lua, puts their includes in, reads the headers; names of all keys
+fragments.py lua_names.py lua_tokens.py   checks what the files of a script know and set of each other
 """

@@ -41,9 +41,16 @@ def write(tmp_path: Path) -> Write:
     return write_files
 
 
+def code_of(library: ScriptLibrary) -> list[str]:
+    """The lines of script `a`, without the comments that tell where they come from."""
+    return [line for line in library.render("a").splitlines() if not line.startswith("-- lua/")]
+
+
 def test_an_include_stands_where_it_is_named(write: Write) -> None:
     library = write({"a": 'local before\n-- @include "include/x"\nreturn x', "include/x": "local x = 1"})
-    assert library.render("a") == "local before\nlocal x = 1\nreturn x\n"
+    assert library.render("a") == (
+        "-- lua/a.lua:1\nlocal before\n-- lua/include/x.lua:1\nlocal x = 1\n-- lua/a.lua:3\nreturn x\n"
+    )
 
 
 def test_an_include_is_taken_once_however_often_it_is_named(write: Write) -> None:
@@ -54,12 +61,37 @@ def test_an_include_is_taken_once_however_often_it_is_named(write: Write) -> Non
             "include/y": '-- @include "include/x"\nlocal y = x',
         }
     )
-    assert library.render("a") == "local x = 1\nlocal y = x\nreturn y\n"
+    assert code_of(library) == ["local x = 1", "local y = x", "return y"]
+
+
+def test_white_space_decides_nothing(write: Write) -> None:
+    files = {"include/x": "local x = 1", "inline/y": "local y = x"}
+    plain = write({"a": '-- @include "include/x"\n-- @inline "inline/y"\nreturn y', **files})
+    assert code_of(plain) == ["local x = 1", "local y = x", "return y"]
+    indented = write({"a": '    -- @include "include/x"\n\t--@inline   "inline/y"  \nreturn y', **files})
+    assert code_of(indented) == code_of(plain)
+
+
+def test_a_fragment_stands_wherever_it_is_named(write: Write) -> None:
+    library = write({"a": 'do\n-- @inline "inline/x"\nend\n-- @inline "inline/x"\nreturn', "inline/x": "x()"})
+    assert code_of(library) == ["do", "x()", "end", "x()", "return"]
+
+
+def test_what_an_inlined_file_brings_is_known_in_it_alone(write: Write) -> None:
+    library = write(
+        {
+            "a": '-- @include "include/x"\nif y then\n-- @inline "include/z"\nend\n-- @include "include/y"\nreturn',
+            "include/x": "x()",
+            "include/y": "y()",
+            "include/z": '-- @include "include/x"\n-- @include "include/y"\nz()',
+        }
+    )
+    assert code_of(library) == ["x()", "if y then", "y()", "z()", "end", "y()", "return"]
 
 
 def test_an_include_may_name_its_suffix(write: Write) -> None:
     library = write({"a": '-- @include "include/x.lua"\nreturn x', "include/x": "local x = 1"})
-    assert library.render("a") == "local x = 1\nreturn x\n"
+    assert code_of(library) == ["local x = 1", "return x"]
 
 
 def test_a_missing_include_is_reported_with_file_and_line(write: Write) -> None:
@@ -94,23 +126,32 @@ def test_a_malformed_include_is_refused(write: Write, argument: str) -> None:
         library.render("a")
 
 
+def test_a_directive_that_there_is_not_and_an_included_fragment_are_refused(write: Write) -> None:
+    with pytest.raises(ConfigurationError, match=r"^lua/a\.lua:2: there is @include and @inline, found: @insert$"):
+        write({"a": 'local a\n-- @insert "include/x"'}).render("a")
+    library = write({"a": '-- @include "inline/x"', "inline/x": "x()"})
+    with pytest.raises(ConfigurationError, match=r"^lua/a\.lua:1: inline/x depends on where it stands: write @inline$"):
+        library.render("a")
+
+
 def test_comments_and_empty_lines_are_not_sent_and_code_is_left_as_it_is(write: Write) -> None:
     library = write({"a": "-- what\n\nlocal a = 1 -- why\n  -- more\n  return '-- text'\n"})
-    assert library.render("a") == "local a = 1 -- why\n  return '-- text'\n"
+    assert library.render("a") == "-- lua/a.lua:3\nlocal a = 1 -- why\n  return '-- text'\n"
 
 
 def test_every_line_sent_remembers_where_it_was_written(write: Write) -> None:
     library = write({"a": '-- a\n-- @include "include/x"\nreturn x\n', "include/x": "-- x\n\nlocal x = 1\n"})
     script = library.get("a")
-    assert [str(script.origin(line)) for line in (1, 2)] == ["lua/include/x.lua:3", "lua/a.lua:3"]
+    assert script.text == "-- lua/include/x.lua:3\nlocal x = 1\n-- lua/a.lua:3\nreturn x\n"
+    assert [str(script.origin(line)) for line in (2, 3, 4)] == ["lua/include/x.lua:3", "lua/a.lua:3", "lua/a.lua:3"]
     assert script.origin(0) is None
-    assert script.origin(3) is None
+    assert script.origin(5) is None
 
 
 def test_the_shebang_is_the_first_line_and_moves_no_origin(write: Write) -> None:
     script = write({"a": "-- a\nreturn 1"}, shebang=True).get("a")
-    assert script.text == "#!lua\nreturn 1\n"
-    assert str(script.origin(2)) == "lua/a.lua:2"
+    assert script.text == "#!lua\n-- lua/a.lua:2\nreturn 1\n"
+    assert str(script.origin(3)) == "lua/a.lua:2"
 
 
 def test_the_sha_is_the_one_redis_computes(write: Write) -> None:

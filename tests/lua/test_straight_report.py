@@ -42,13 +42,13 @@ def scripts_with(folder: Path, **changed: str) -> ScriptLibrary:
 
 @pytest.fixture
 def without_line(tmp_path: Path) -> ScriptLibrary:
-    return scripts_with(tmp_path / "lua", include__straight_report="-- Left out.\n")
+    return scripts_with(tmp_path / "lua", inline__straight_report="-- Left out.\n")
 
 
 @pytest.fixture
 def line_alone(tmp_path: Path) -> ScriptLibrary:
     whole = (find_folder() / "record_heartbeat.lua").read_text(encoding="utf-8")
-    head, line, _ = whole.partition('-- @include "include/straight_report"\n')
+    head, line, _ = whole.partition('-- @inline "inline/straight_report"\n')
     return scripts_with(
         tmp_path / "lua", record_heartbeat=f"{head}{line}return redis.error_reply('LEDGER left the line')\n"
     )

@@ -1,6 +1,8 @@
+-- inline/choose_among.lua: leaves a few nodes of the candidates, which the strategy then decides among.
+-- Reads: context, request
+-- Sets: choose_among
 -- @include "include/acceptance"
 -- @include "include/ranking"
--- Included inside include/decide: leaves a few nodes of the candidates, which the strategy then decides among.
 
 -- `node_ids`: sorted, each acceptable, at least one.
 local function choose_among(node_ids)

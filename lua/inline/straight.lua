@@ -1,13 +1,11 @@
--- Included at the head of schedule_sandbox: the usual placement in one straight line, before most of the functions that the
--- rest of the script is made of. It ends the script when it could place, or refuse for want of capacity alone; whatever is
--- out of the ordinary (`break`) is left, before anything was written, to the text that follows and decides the same:
--- tests/lua/test_index.py holds both to one oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited
--- by capacity; a sandbox that its node will name; no affinity for what it is made of; nobody excluded, avoided, silent or due;
--- known candidates, of classes without limits and of even memory.
--- @include "include/keys"
--- @include "include/reply"
--- @include "include/cursors"
--- @include "include/settings"
+-- inline/straight.lua: the usual placement in one straight line, before most of the functions that the rest of the script is
+-- made of. It ends the script when it could place, or refuse for want of capacity alone; whatever is out of the ordinary
+-- (`break`) is left, before anything was written, to the text that follows and decides the same: tests/lua/test_index.py holds
+-- both to one oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited by capacity; a sandbox that its
+-- node will name; no affinity for what it is made of; nobody excluded, avoided, silent or due; known candidates, of classes
+-- without limits and of even memory.
+-- Reads: nothing
+-- Sets: stored
 local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))
 repeat
   local call, form, sub = redis.call, string.format, string.sub
@@ -40,7 +38,7 @@ repeat
   end
 
   -- Choose.
-  -- @include "include/ties"
+  -- @inline "include/ties"
   local listed, classes, plain = call('HGETALL', prefix .. 'classes'), {}, true
   for at = 1, #listed, 2 do
     local name = listed[at]
@@ -66,13 +64,13 @@ repeat
   if not plain or not classes[1] then break end
   local picker, found = { counter = tonumber(rotations[3] or '0') }, nil
   if traits.fill_to > 0 then
-    -- @include "include/fullest"
+    -- @inline "include/fullest"
     found = fullest(classes, { cpu = cpus }, traits.fill_to, picker)
   end
   if not found then
     local least, rows_found = scan(classes, cpus)
     if not rows_found then
-      -- @include "include/straight_refusal"
+      -- @inline "include/straight_refusal"
       local refusal = refuse_straight(classes, bytes, #listed / 2, now)
       if refusal then return refusal end
       break
@@ -99,7 +97,7 @@ repeat
   local new_row, new_score = row + cpus, score + bytes
   local new_member = form('%010d', starting + pending_count + 1) .. sub(member, 11)
   local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
-  -- @include "include/rates"
+  -- @inline "include/rates"
   call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', form('%d', clock_offset), 'ties',
     form('%d', (rotations[3] or 0) + 1), 'placed', count_placed(rotations[4], now), 'straight_cpu',
     form('%d', (rotations[5] or 0) + cpus), 'straight_mib', form('%d', (rotations[6] or 0) + memory_mb))

@@ -1,16 +1,17 @@
--- What time has ended is worked off before anything is decided: silent nodes, due reservations, and nodes that may be tried
--- again. Stands in the body of the scripts that place and explain, before include/decide; ends the script while more nodes
--- have fallen silent than one call takes.
+-- inline/backlog.lua: what time has ended is worked off before anything is decided: silent nodes, due reservations, and nodes
+-- that may be tried again. Ends the script while more nodes have fallen silent than one call takes.
+-- Reads: now, settings
+-- Sets: avoided, now_ms, swept
 local swept, now_ms = true, integer(now)
 if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
-  -- @include "include/silence"
+  -- @inline "include/silence"
   read_binding_settings(settings)
   local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
   save_rows()
   if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
 end
 if redis.call('ZCOUNT', key('expiry'), '-inf', now_ms) > 0 then
-  -- @include "include/reservations"
+  -- @inline "include/reservations"
   swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
   save_rows()
 end
@@ -18,7 +19,7 @@ end
 -- Who refuses what it is given; the next one that may be tried again stands first.
 local avoided = redis.call('ZRANGE', key('avoided_until'), '0', '0', 'WITHSCORES')
 if avoided[1] and tonumber(avoided[2]) <= now then
-  -- @include "include/avoidance"
+  -- @inline "include/avoidance"
   readmit_avoided(now)
   save_rows()
 end

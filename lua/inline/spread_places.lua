@@ -1,4 +1,7 @@
--- Included inside include/choose_spread: the places of a request's spread, and what each has.
+-- inline/spread_places.lua: the places of a request's spread, and what each has.
+-- Reads: context, request
+-- Sets: HOLDERS_MAX, SPREADS_MAX, count_at, count_candidates, given, held, held_by_value, holders, ids_by_value,
+--   is_candidate, value_by_id, value_in, wanted
 local HOLDERS_MAX, SPREADS_MAX = 1024, 10000
 local given = { excluded = request.excluded, matches = request.matches }
 local wanted, held, holders = request.spread, {}, {}

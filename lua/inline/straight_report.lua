@@ -1,9 +1,10 @@
--- Included at the head of record_heartbeat: the usual report in one straight line, before most of the functions that the
--- rest of the script is made of. It ends the script when it could install the report; whatever is out of the ordinary
--- (`break`) is left, before anything was written, to the text that follows and does the same:
--- tests/lua/test_straight_report.py holds both to each other. Ordinary is: a ready, active node, no stranger and neither avoided nor cordoned,
--- whose process has reported before and lately; the installed roster, or none told; nothing open, awaited, deleted, in
--- doubt or due; no limits.
+-- inline/straight_report.lua: the usual report in one straight line, before most of the functions that the rest of the script
+-- is made of. It ends the script when it could install the report; whatever is out of the ordinary (`break`) is left, before
+-- anything was written, to the text that follows and does the same: tests/lua/test_straight_report.py holds both to each
+-- other. Ordinary is: a ready, active node, no stranger and neither avoided nor cordoned, whose process has reported before and
+-- lately; the installed roster, or none told; nothing open, awaited, deleted, in doubt or due; no limits.
+-- Reads: now, settings, stored
+-- Sets: nothing
 repeat
   local call, form, most = redis.call, string.format, math.max
   local node_id, sequence, digest, node = ARGV[2], ARGV[4], ARGV[6], node_key(ARGV[2])
@@ -97,7 +98,7 @@ repeat
   if rested then change('baseline_generation', rested, generation) end
   local looked_after = generation * 0.6180339887 % 1 < 1 / 16
   if row ~= row_before or looked_after then
-    -- @include "include/rows"
+    -- @inline "include/rows"
     local kept = row_of(node_id)
     if row ~= row_before then
       kept.cpu_capacity, kept.memory_capacity, kept.cpu_load, kept.memory_load = capacities[1], capacities[2], cpu, memory
@@ -105,12 +106,11 @@ repeat
       save_rows()
     end
     if looked_after then
-      -- @include "include/stand_again"
+      -- @inline "include/stand_again"
       stand_again(node_id)
     end
   end
-  -- @include "include/report_times"
-  -- @include "include/report_text"
+  -- @inline "include/report_text"
   local generation_text, count = form('%d', generation), #changes
   local function set(name, value)
     changes[count + 1], changes[count + 2] = name, value
@@ -126,7 +126,7 @@ repeat
   set('reported_at_unix_ms', ARGV[30] == '0' and now_ms or ARGV[30])
   if digest ~= '' then set('reports', format_report(reports or '', generation, now)) end
   if stable ~= ARGV[16] then
-    -- @include "include/figure_names"
+    -- @inline "include/figure_names"
     set('stable', ARGV[16])
     set('over_limit', '')
     for index, name in ipairs(FIGURES) do
@@ -147,7 +147,7 @@ repeat
     if ARGV[31] == 'cluster_id' and result[1] == result[2] and (not result[3] or result[3] == config[3]) then
       due = '0'
     else
-      -- @include "include/cpu_configs"
+      -- @inline "include/cpu_configs"
       due = cpu_config_due(node_id, now) and '1' or '0'
     end
   end

@@ -1,7 +1,9 @@
--- Included inside include/decide: among the candidates, those that hold most of the
--- artifacts the request needs; the strategy then decides among them.
+-- inline/choose_located.lua: among the candidates, those that hold most of the artifacts the request needs; the strategy then
+-- decides among them.
+-- Reads: context, request
+-- Sets: locate
 -- @include "include/locality"
--- @include "include/choose_among"
+-- @inline "inline/choose_among"
 
 local function locate()
   local best = best_located(request.locality, function(node_id)

@@ -1,8 +1,9 @@
--- Included inside include/choose: affinity. Of the nodes that hold the request's image or template, known to have the
--- capacity, the best one is chosen before any other, unless it is fuller than the least loaded candidate by more than
--- affinity.slack. With `fill_to` the fullest of them within that share comes first: being fuller is then no fault.
--- Holding it are the nodes that were given it last (include/warm_keys), the latest first, and those that offer every
--- artifact that the request names; 20 are looked at.
+-- inline/warm.lua: affinity. Of the nodes that hold the request's image or template, known to have the capacity, the best one
+-- is chosen before any other, unless it is fuller than the least loaded candidate by more than affinity.slack. With `fill_to`
+-- the fullest of them within that share comes first: being fuller is then no fault. Holding it are the nodes that were given it
+-- last (include/warm_keys), the latest first, and those that offer every artifact that the request names; 20 are looked at.
+-- Reads: context, request
+-- Sets: ROUNDING, WARM_MOST, choose_warm, warm_candidates, warm_nodes
 -- @include "include/ranking"
 -- @include "include/acceptance"
 local WARM_MOST = 20
@@ -13,7 +14,7 @@ local function warm_nodes()
   local name = key('warm:' .. request.origin)
   local listed = redis.call('ZREVRANGEBYSCORE', name, '+inf', '-inf', 'LIMIT', '0', integer(WARM_MOST))
   if #listed < WARM_MOST and request.locality[1] then
-    -- @include "include/offering"
+    -- @inline "inline/offering"
     add_offering(listed, WARM_MOST)
   end
   return listed

@@ -1,4 +1,6 @@
--- Included inside include/decide: the strategies that do not rank.
+-- inline/choose_by_turn.lua: the strategies that do not rank.
+-- Reads: context, request, settings
+-- Sets: accepts, by_chance, choose_unranked, first_sets, head_of_index, next_in_turn, otherwise, second_sets
 -- @include "include/choose_rotating"
 -- @include "include/acceptance"
 
@@ -36,7 +38,7 @@ end
 local function choose_unranked()
   local traits = context.settings.traits
   if traits.by == 'group' then
-    -- @include "include/choose_grouped"
+    -- @inline "inline/choose_grouped"
     context.node_id, context.moves, context.group = choose_group_node()
   elseif traits.by == 'chance' then
     context.node_id = context.located and context.random_located() or by_chance()

@@ -1,12 +1,14 @@
--- Included inside include/decide: a request with a spread key goes to the places that have fewest of the key, as far as its
--- `max` or `skew` allows; among those of one level the strategy decides. A place is a node, or all nodes with one value of a
--- label; one without that label is none. Places with a candidate count for what is least, whether or not it has room.
+-- inline/choose_spread.lua: a request with a spread key goes to the places that have fewest of the key, as far as its `max` or
+-- `skew` allows; among those of one level the strategy decides. A place is a node, or all nodes with one value of a label; one
+-- without that label is none. Places with a candidate count for what is least, whether or not it has capacity.
 --   context.spread   ceiling   the most that a place may have already; nil: there is no place
 --                    counts    of a node: how many its place has; nil: it is no place
 --                    blocks    whether a candidate is kept out
 --                    narrow    takes what is kept out of a refusal's count (include/refusal)
--- @include "include/choose_among"
--- @include "include/spread_places"
+-- Reads: context, request
+-- Sets: ceiling_over, choose_spread, levels_by_node, levels_by_value, use
+-- @inline "inline/choose_among"
+-- @inline "inline/spread_places"
 
 local function ceiling_over(least)
   return wanted.bound == 'max' and wanted.most - 1 or least + wanted.most - 1
@@ -70,7 +72,7 @@ local function use(level)
   context.demand.matches = request.matches
 end
 
--- @include "include/spread_refusal"
+-- @inline "inline/spread_refusal"
 
 -- Decides level by level; the nodes that are avoided come when no other will do.
 local function choose_spread(choose)

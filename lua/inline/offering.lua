@@ -1,4 +1,6 @@
--- Included inside include/warm: nodes that tell what they hold. A node offers artifacts in its own cluster and backend.
+-- inline/offering.lua: nodes that tell what they hold. A node offers artifacts in its own cluster and backend.
+-- Reads: request
+-- Sets: SCOPES_MOST, add_offering, offers_all
 -- @include "include/artifacts"
 local SCOPES_MOST = 64
 

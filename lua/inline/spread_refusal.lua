@@ -1,4 +1,7 @@
--- Included inside include/choose_spread: which candidates the spread keeps out.
+-- inline/spread_refusal.lua: which candidates the spread keeps out.
+-- Reads: HOLDERS_MAX, count_at, count_candidates, given, held, held_by_value, holders, is_candidate, use, value_by_id,
+--   wanted
+-- Sets: spread_refusal
 local spread_refusal = { counts = count_at }
 
 function spread_refusal.blocks(node_id, row)

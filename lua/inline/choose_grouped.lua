@@ -1,5 +1,6 @@
--- Included inside include/choose_by_turn: a key joins its open group, or opens one on
--- the next node.
+-- inline/choose_grouped.lua: a key joins its open group, or opens one on the next node.
+-- Reads: accepts, context, next_in_turn, request
+-- Sets: choose_group_node, group_charge, group_obstacle
 -- @include "include/groups"
 
 -- What a request costs its group. What a cold request leaves open is charged in full.

@@ -1,5 +1,7 @@
--- Included inside include/choose_ranked: nodes by what is free on them under everything that binds a creation. The only
--- order of nodes beyond the 256th class, and the proof that none fits where limits refuse many.
+-- inline/most_free.lua: nodes by what is free on them under everything that binds a creation. The only order of nodes beyond
+-- the 256th class, and the proof that none fits where limits refuse many.
+-- Reads: picker
+-- Sets: FREE_LOOKED_AT, accepted_in, most_free, walk, walk_all
 local FREE_LOOKED_AT = 256
 
 -- The first entry of one row with enough memory that `accepts` takes: from most of it down, or with `up` from least.
