@@ -11,7 +11,7 @@ from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, 
 from scheduler.domain.placement import BatchDecision, Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
 from scheduler.domain.replica import LiveReplica, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
-from scheduler.domain.sandbox import PlacementGroup, Template
+from scheduler.domain.sandbox import PlacementGroup, Template, WarmNode
 from scheduler.domain.settings import LedgerSettings
 from scheduler.domain.summary import Summary
 from scheduler.ledger.journals import Entry
@@ -188,6 +188,10 @@ def template_view(template: Template) -> dict[str, Any]:
 
 def group_view(group: PlacementGroup) -> dict[str, Any]:
     return asdict(group)
+
+
+def warm_node_view(node: WarmNode) -> dict[str, Any]:
+    return {"node_id": node.node_id, "keys": [asdict(key) for key in node.keys]}
 
 
 def replica_view(replica: LiveReplica) -> dict[str, Any]:

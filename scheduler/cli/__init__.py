@@ -110,7 +110,17 @@ def _add_lab() -> None:
 # Whoever asks for one command pays for the imports of no other.
 _COMMANDS: Mapping[Callable[[], None], Sequence[str]] = {
     _add_serve: ("serve", "config"),
-    _add_operating: ("nodes", "reservations", "sandbox", "replicas", "settings", "summary"),
+    _add_operating: (
+        "nodes",
+        "reservations",
+        "sandbox",
+        "replicas",
+        "settings",
+        "summary",
+        "decisions",
+        "audit",
+        "warm-keys",
+    ),
     _add_inspect: ("inspect",),
     _add_keys: ("keys",),
     _add_lab: ("replay", "traces", "lifecycle", "bench", "demo", "fleet"),

@@ -64,6 +64,22 @@ class PlacementGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmKey:
+    """An image or template that a node was given, the last time as number `sequence` of the ledger's order."""
+
+    key: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarmNode:
+    """What a node was given last, the latest first."""
+
+    node_id: str
+    keys: tuple[WarmKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ArtifactKey:
     cluster_id: str
     backend: str

@@ -7,20 +7,28 @@ from dataclasses import asdict
 from typing import Any
 
 from scheduler.api.views import (
+    act_view,
     address_view,
+    decision_entry_view,
     node_view,
     replica_view,
     reservation_result_view,
     reservation_view,
     settings_view,
     summary_view,
+    warm_node_view,
 )
+from scheduler.domain.limits import PAGE_MAX
 from scheduler.domain.node import DiscoveryState
 from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.ledger.agreement import settings_in_force
+from scheduler.ledger.journals import DecisionQuery, Journal
 from scheduler.ledger.ledger import Ledger
 from scheduler.operating.source import Page, Row, Wanted
+
+# Who acts, in the audit log: a command that reached Redis, and no key says whose.
+ACTOR = "inspect"
 
 
 class LedgerSource:
@@ -58,9 +66,16 @@ class LedgerSource:
 
     async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
         await self.ledger.nodes.set(node_id, endpoint, DiscoveryState(state))
+        await self._note("node.put", node_id, endpoint=endpoint, state=state)
+
+    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
+        await self.ledger.nodes.cordons.set(node_id, service_instance_id, cordoned=cordoned)
+        act = "node.cordon" if cordoned else "node.uncordon"
+        await self._note(act, node_id, service_instance_id=service_instance_id)
 
     async def remove_node(self, node_id: str) -> None:
         await self.ledger.nodes.remove(node_id)
+        await self._note("node.remove", node_id)
 
     async def reservations(self, wanted: Wanted, limit: int, cursor: str | None) -> tuple[Sequence[Row], str | None]:
         state = None if wanted.state is None else ReservationState(wanted.state)
@@ -85,7 +100,15 @@ class LedgerSource:
         return Page(story_page(story, await self.now_ms()), plain)
 
     async def cancel(self, reservation_id: str, reason: str) -> Row:
-        return reservation_result_view(await self.ledger.reservations.cancel(reservation_id, reason))
+        result = await self.ledger.reservations.cancel(reservation_id, reason)
+        node_id = result.reservation.node_id
+        await self._note("reservation.cancel", reservation_id, node_id=node_id, reason=reason)
+        return reservation_result_view(result)
+
+    async def _note(self, act: str, subject: str, **details: str) -> None:
+        """An act that took effect, for the audit log."""
+        facts = {"actor": ACTOR, "act": act, "subject": subject, "details": details}
+        await self.ledger.journals.append(Journal.AUDIT, [(0, facts)])
 
     async def where(self, sandbox_id: str) -> Row:
         binding = await self.ledger.bindings.lookup(sandbox_id)
@@ -93,6 +116,23 @@ class LedgerSource:
 
     async def replicas(self) -> list[Row]:
         return [replica_view(sign) for sign in await self.ledger.settings.replicas(await self.now_ms())]
+
+    async def decisions(self, query: DecisionQuery, limit: int) -> list[Row]:
+        found, _ = await self.ledger.journals.page(Journal.DECISIONS, limit, None, query.wants)
+        return [decision_entry_view(entry) for entry in found]
+
+    async def acts(self, limit: int) -> list[Row]:
+        found, _ = await self.ledger.journals.page(Journal.AUDIT, limit, None, lambda _: True)
+        return [act_view(entry) for entry in found]
+
+    async def warm_keys(self, key: str, node_id: str, limit: int) -> list[Row]:
+        found: list[Row] = []
+        cursor: str | None = ""
+        while cursor is not None and len(found) < limit:
+            most = min(PAGE_MAX, limit - len(found))
+            page, cursor = await self.ledger.warm_keys.list(key, node_id, most, cursor)
+            found += map(warm_node_view, page)
+        return found
 
     async def settings(self) -> Row:
         return settings_view(await settings_in_force(self.ledger))

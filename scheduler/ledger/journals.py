@@ -29,6 +29,23 @@ class Entry:
     facts: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class DecisionQuery:
+    """Which decisions; "" is any."""
+
+    reason: str = ""
+    node_id: str = ""
+    caller: str = ""
+
+    def wants(self, entry: Entry) -> bool:
+        facts = entry.facts
+        return (
+            (not self.reason or self.reason in (facts.get("reasons") or {}))
+            and (not self.node_id or self.node_id == facts.get("node_id"))
+            and (not self.caller or self.caller == facts.get("caller"))
+        )
+
+
 class JournalStore:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

@@ -22,6 +22,7 @@ from scheduler.ledger.settings import SettingsStore
 from scheduler.ledger.summary import SummaryStore
 from scheduler.ledger.templates import TemplateStore
 from scheduler.ledger.upstream_bindings import UpstreamBindings
+from scheduler.ledger.warm_keys import WarmKeyStore
 
 
 class Ledger:
@@ -44,6 +45,7 @@ class Ledger:
         self.bindings = BindingStore(runner, self.upstream_bindings)
         self.templates = TemplateStore(runner)
         self.groups = GroupStore(runner)
+        self.warm_keys = WarmKeyStore(runner)
         self.journals = JournalStore(runner)
         self.summary = SummaryStore(runner, domain)
         self.artifacts = ArtifactStore(runner)

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentenv_scheduler_client import AsyncSchedulerClient, Tls
 from agentenv_scheduler_client import errors as client_errors
@@ -29,8 +29,12 @@ from scheduler.errors import (
 from scheduler.operating.pages import node_page, reservation_page
 from scheduler.operating.source import Page, Row, Wanted
 
+if TYPE_CHECKING:
+    from scheduler.ledger.journals import DecisionQuery
+
 DEFAULT_URL = "http://127.0.0.1:8090"
 _ATTEMPTS = 2
+_PAGE = 1000
 # What the commands tell apart.
 _ERROR_BY_CODE: Mapping[str, type[SchedulerError]] = {
     error.code: error
@@ -87,14 +91,7 @@ class HttpSource:
         return time.time_ns() // 1_000_000
 
     async def nodes(self) -> list[Row]:
-        nodes: list[Row] = []
-        query: dict[str, str] = {}
-        while True:
-            answer = await self._ask("GET", "/v1/nodes", query=query)
-            nodes += answer["nodes"]
-            if not answer.get("cursor"):
-                return nodes
-            query = {"cursor": answer["cursor"]}
+        return await self._pages("/v1/nodes", "nodes", {})
 
     async def node(self, node_id: str) -> Row:
         return await self._ask("GET", f"/v1/nodes/{segment(node_id)}")
@@ -105,6 +102,11 @@ class HttpSource:
 
     async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
         await self._ask("PUT", f"/v1/nodes/{segment(node_id)}", {"endpoint": endpoint, "state": state})
+
+    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
+        act = "cordon" if cordoned else "uncordon"
+        body = {"service_instance_id": service_instance_id}
+        await self._ask("POST", f"/v1/nodes/{segment(node_id)}/{act}", body)
 
     async def remove_node(self, node_id: str) -> None:
         await self._ask("DELETE", f"/v1/nodes/{segment(node_id)}", query={"remove": "true"})
@@ -130,11 +132,32 @@ class HttpSource:
         ahead_ms = answer["now_ms"] - await self.now_ms()
         return [{**sign, "expires_at_ms": sign["expires_at_ms"] - ahead_ms} for sign in answer["replicas"]]
 
+    async def decisions(self, query: DecisionQuery, limit: int) -> list[Row]:
+        return await self._pages("/v1/decisions", "decisions", asdict(query), limit)
+
+    async def acts(self, limit: int) -> list[Row]:
+        return await self._pages("/v1/audit", "acts", {}, limit)
+
+    async def warm_keys(self, key: str, node_id: str, limit: int) -> list[Row]:
+        return await self._pages("/v1/warm-keys", "nodes", {"key": key, "node_id": node_id}, limit)
+
     async def settings(self) -> Row:
         return await self._ask("GET", "/v1/settings")
 
     async def summary(self) -> Row:
         return await self._ask("GET", "/v1/summary")
+
+    async def _pages(self, path: str, members: str, wanted: Mapping[str, str], most: int | None = None) -> list[Row]:
+        """At most so many entries of a list, page after page; blank parameters are left out."""
+        found: list[Row] = []
+        query = {name: value for name, value in wanted.items() if value}
+        while True:
+            limit = {} if most is None else {"limit": str(min(_PAGE, most - len(found)))}
+            answer = await self._ask("GET", path, query=query | limit)
+            found += answer[members]
+            if not answer.get("cursor") or (most is not None and len(found) >= most):
+                return found
+            query["cursor"] = answer["cursor"]
 
     async def _ask(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, query: Mapping[str, str] | None = None

@@ -1,7 +1,8 @@
-"""The columns of nodes, reservations and replicas, from rows as the HTTP API has them."""
+"""The columns of nodes, reservations, replicas, decisions, acts and warm keys, from rows as the HTTP API has them."""
 
 from __future__ import annotations
 
+from scheduler.domain.limits import MIB
 from scheduler.domain.wording import counted
 from scheduler.operating.listing import Column, Listing
 from scheduler.operating.source import Row
@@ -117,6 +118,70 @@ REPLICAS: Listing[Row] = Listing(
             lambda row, now_ms: age(max(0, row["expires_at_ms"] - now_ms)),
             lambda row: row["expires_at_ms"],
             "dead if silent for",
+        ),
+    ),
+)
+
+
+def _asked(decision: Row) -> str:
+    """What the hint says, as far as a line has room."""
+    hint = decision["hint"]
+    if hint is None:
+        return "any node"
+    if hint["kind"] == "sandbox":
+        return f"template {hint.get('template_id') or NONE}"
+    memory_mb = hint.get("memory_mb")
+    asked = f"{counted(hint.get('cpu_count') or 0, 'CPU')}, {size(memory_mb * MIB) if memory_mb else '?'}"
+    further = [f"{count} {name}" for name, count in hint.get("resources", {}).items()]
+    return ", ".join([asked, *further, *hint.get("images", [])])
+
+
+def _kept_out(decision: Row) -> str:
+    return ", ".join(f"{nodes} {status_word(reason)}" for reason, nodes in decision["reasons"].items())
+
+
+def _when(row: Row, now_ms: int) -> str:
+    return age(max(0, now_ms - row["instant_ms"]))
+
+
+DECISIONS: Listing[Row] = Listing(
+    "no decisions are kept like that",
+    (
+        Column("age", _when, lambda row: -row["instant_ms"]),
+        Column("outcome", lambda row, _: row["outcome"], lambda row: row["outcome"]),
+        Column("asked", lambda row, _: _asked(row), _asked, "asked for"),
+        Column("node", lambda row, _: row["node_id"] or NONE, lambda row: row["node_id"]),
+        Column("reservation", lambda row, _: row["reservation_id"] or NONE, lambda row: row["reservation_id"]),
+        Column("caller", lambda row, _: row["caller"] or NONE, lambda row: row["caller"]),
+        Column("why", lambda row, _: _kept_out(row), _kept_out, "nodes kept out"),
+    ),
+)
+
+ACTS: Listing[Row] = Listing(
+    "nobody has done anything yet",
+    (
+        Column("age", _when, lambda row: -row["instant_ms"]),
+        Column("who", lambda row, _: row["actor"] or NONE, lambda row: row["actor"]),
+        Column("act", lambda row, _: row["act"], lambda row: row["act"]),
+        Column("subject", lambda row, _: row["subject"] or NONE, lambda row: row["subject"], "to"),
+        Column(
+            "details",
+            lambda row, _: ", ".join(f"{name}: {value}" for name, value in row["details"].items() if value != ""),
+            lambda row: str(row["details"]),
+        ),
+    ),
+)
+
+WARM_KEYS: Listing[Row] = Listing(
+    "no keys are warm like that; affinity.slack turns it on",
+    (
+        Column("node", lambda row, _: row["node_id"], lambda row: row["node_id"]),
+        Column("count", lambda row, _: str(len(row["keys"])), lambda row: len(row["keys"])),
+        Column(
+            "keys",
+            lambda row, _: ", ".join(each["key"] for each in row["keys"]),
+            lambda row: row["keys"][0]["key"],
+            "the latest first",
         ),
     ),
 )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from scheduler.ledger.journals import DecisionQuery
 
 Row = Mapping[str, Any]
 
@@ -40,6 +43,9 @@ class Source(Protocol):
     async def set_node(self, node_id: str, endpoint: str, state: str) -> None:
         """`state`: active or lingering."""
 
+    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
+        """Raises InstanceMismatch when another instance reports."""
+
     async def remove_node(self, node_id: str) -> None: ...
 
     async def reservations(self, wanted: Wanted, limit: int, cursor: str | None) -> tuple[Sequence[Row], str | None]:
@@ -52,6 +58,15 @@ class Source(Protocol):
     async def where(self, sandbox_id: str) -> Row: ...
 
     async def replicas(self) -> list[Row]: ...
+
+    async def decisions(self, query: DecisionQuery, limit: int) -> list[Row]:
+        """At most so many of the last ones, newest first."""
+
+    async def acts(self, limit: int) -> list[Row]:
+        """Who did what, newest first."""
+
+    async def warm_keys(self, key: str, node_id: str, limit: int) -> list[Row]:
+        """Nodes with what they were given last; "" is any."""
 
     async def settings(self) -> Row: ...
 

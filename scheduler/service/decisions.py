@@ -9,12 +9,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from scheduler.domain.placement import BatchDecision, BatchRequest, Decision, Hint, HintKind, ScheduleRequest
 from scheduler.errors import NoNodes, SchedulerError
-from scheduler.ledger.journals import Entry, Journal
+from scheduler.ledger.journals import DecisionQuery, Entry, Journal
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import refusal_reason
 
@@ -29,15 +29,6 @@ OFF_SECONDS = 10.0
 _METADATA_SHOWN = 16
 _TEXT_SHOWN = 200
 _VALUES_SHOWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionQuery:
-    """Which decisions; "" is any."""
-
-    reason: str = ""
-    node_id: str = ""
-    caller: str = ""
 
 
 class DecisionService:
@@ -105,16 +96,7 @@ class DecisionService:
     async def page(self, query: DecisionQuery, limit: int, cursor: str | None) -> tuple[tuple[Entry, ...], str | None]:
         """Newest first; other replicas' decisions of the last moment may still be missing."""
         await self.flush()
-
-        def wanted(entry: Entry) -> bool:
-            facts = entry.facts
-            return (
-                (not query.reason or query.reason in (facts.get("reasons") or {}))
-                and (not query.node_id or query.node_id == facts.get("node_id"))
-                and (not query.caller or query.caller == facts.get("caller"))
-            )
-
-        return await self._journals.page(Journal.DECISIONS, limit, cursor, wanted)
+        return await self._journals.page(Journal.DECISIONS, limit, cursor, query.wants)
 
     def _note(self, request: ScheduleRequest, facts: dict[str, Any]) -> None:
         facts |= {"hint": _shown(request.hint), "caller": request.caller, "request_id": request.request_id}

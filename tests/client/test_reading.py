@@ -28,6 +28,7 @@ from scheduler.api.http.routes import (
     placement,
     reservations,
     templates,
+    warm_keys,
 )
 from scheduler.domain import node, sandbox
 from scheduler.domain import reservation as domain_reservation
@@ -159,6 +160,9 @@ ANSWERS: list[tuple[type, type]] = [
     (client.TemplatePage, templates.TemplatesAnswer),
     (client.PlacementGroup, groups.GroupAnswer),
     (client.GroupPage, groups.GroupsAnswer),
+    (client.WarmKey, warm_keys.WarmKeyAnswer),
+    (client.WarmNode, warm_keys.WarmNodeAnswer),
+    (client.WarmPage, warm_keys.WarmKeysAnswer),
     (client.HintReading, answers.HintAnswer),
     (client.Peer, artifacts.PeerAnswer),
     (client.Settings, agreement.SettingsAnswer),

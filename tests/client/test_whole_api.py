@@ -225,6 +225,8 @@ async def catalog(client: AsyncSchedulerClient) -> None:
     with pytest.raises(NotFound):
         await client.templates.get("base")
     assert (await client.groups.list()).total == len([each async for each in client.groups.each()]) > 0
+    warm = await client.warm_keys.list(key="image:app", node_id="node/a")
+    assert (warm.slack, warm.nodes) == (None, ()) == (None, tuple([each async for each in client.warm_keys.each()]))
     artifact = Artifact("c1", "b", "layers/1")
     await client.artifacts.record(artifact, NODE_A.node_id)
     (peer,) = await client.artifacts.lookup(artifact)

@@ -58,6 +58,7 @@ CALLS = [
     (("GET", "/v1/reservations", None), {"gateway", "admin"}),
     (("GET", "/v1/nodes", None), {"gateway", "admin"}),
     (("GET", "/v1/groups", None), {"gateway", "admin"}),
+    (("GET", "/v1/warm-keys", None), {"gateway", "admin"}),
     (("GET", "/v1/settings", None), {"gateway", "admin"}),
     (("GET", "/v1/replicas", None), {"gateway", "admin"}),
     (("GET", "/v1/summary", None), {"gateway", "admin"}),

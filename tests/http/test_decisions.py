@@ -11,9 +11,10 @@ import pytest
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, StoreUnavailable
+from scheduler.ledger.journals import DecisionQuery
 from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services, build_services
-from scheduler.service.decisions import QUEUE_MAX, DecisionQuery, DecisionService
+from scheduler.service.decisions import QUEUE_MAX, DecisionService
 from tests.http.conftest import COLD_2_CPU, list_node
 from tests.support.clock import VirtualClock
 from tests.support.embedded import fail_with

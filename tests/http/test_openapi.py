@@ -63,6 +63,7 @@ PATHS = {
     "/v1/templates": {"get"},
     "/v1/templates/{template_id}": {"get", "put", "delete"},
     "/v1/groups": {"get"},
+    "/v1/warm-keys": {"get"},
     "/v1/artifacts": {"get", "put", "delete"},
     "/v1/settings": {"get"},
     "/v1/replicas": {"get"},
@@ -215,6 +216,8 @@ BEYOND_THE_SCHEMA = {
     ("/v1/decisions", "get"): "negative_data_rejection",
     ("/v1/audit", "get"): "negative_data_rejection",
     ("/v1/groups", "get"): "negative_data_rejection",
+    # Likewise; and cursors of one key are numbers.
+    ("/v1/warm-keys", "get"): "negative_data_rejection positive_data_acceptance",
     # Likewise; and which cursors there are depends on what the page is sorted by.
     ("/v1/nodes", "get"): "negative_data_rejection positive_data_acceptance",
     ("/v1/explain", "post"): "negative_data_rejection positive_data_acceptance",

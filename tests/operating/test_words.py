@@ -121,6 +121,24 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     shown = r"its caller\x1b[2J\u202e\ncrashed"
     assert shown in words("reservations", "show", reservation["reservation_id"])
     assert shown in words("reservations"), "no caller's text commands the operator's terminal"
+    refused = replica.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 99}})
+    assert refused.status_code == 503
+    for sort in ([], ["--sort", "-age"], ["--sort", "why"]):
+        assert words.json("decisions", "--reason", "too_large", *sort)["decisions"][0]["reasons"] == {"too_large": 2}
+    assert "99 CPUs, ?" in words("decisions", "--caller", "anonymous", "--limit", "1")
+    assert [row["node_id"] for row in words.json("decisions", "--node", on)["decisions"]] == [on]
+    assert words("decisions", "--node", "nobody") == "no decisions are kept like that\n"
+    assert words("warm-keys") == "no keys are warm like that; affinity.slack turns it on\n"
+    words("nodes", "cordon", other, "--instance", "j")
+    assert (words.status, "service instance mismatch" in words.errors) == (1, True)
+    words("nodes", "cordon", other)
+    assert words.errors == f"node {other} is cordoned while instance i reports\n"
+    assert "lingering" in words("nodes", "show", other, "--json")
+    words("nodes", "uncordon", other)
+    acts = words.json("audit", "--limit", "3")["acts"]
+    assert [act["act"] for act in acts][:2] == ["node.uncordon", "node.cordon"]
+    assert {"node.uncordon", "node.put"} <= {act["act"] for act in words.json("audit")["acts"]}
+    assert "service_instance_id: i" in words("audit")
     report(replica, on.replace("/", "%2F"), running=0, sandbox_ids=[])
     assert words("nodes", "drain", on, "--wait") == f"node {on} is empty\n"
     words("nodes", "undrain", on)
@@ -133,7 +151,8 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
 def test_an_id_is_trimmed_and_one_that_is_none_reaches_nobody(words: Words, replica: httpx.Client) -> None:
     for odd in ("", " ", "a\nb", "x" * 256):
         for asked in (
-            ("nodes", "show"), ("nodes", "drain"), ("nodes", "undrain"), ("nodes", "remove", "--force"),
+            ("nodes", "show"), ("nodes", "drain"), ("nodes", "undrain"), ("nodes", "cordon"), ("nodes", "uncordon"),
+            ("nodes", "remove", "--force"), ("decisions", "--node"), ("warm-keys", "--node"),
             ("reservations", "show"), ("reservations", "cancel"), ("sandbox", "where"),
             ("reservations", "list", "--node"),
         ):  # fmt: skip

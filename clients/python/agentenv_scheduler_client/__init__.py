@@ -34,6 +34,9 @@ from agentenv_scheduler_client.catalog import (
     Summary,
     Template,
     TemplatePage,
+    WarmKey,
+    WarmNode,
+    WarmPage,
 )
 from agentenv_scheduler_client.connection import ClientOptions, Tls
 from agentenv_scheduler_client.errors import (
@@ -202,5 +205,8 @@ __all__ = [
     "Unreachable",
     "UnsupportedMediaType",
     "UriTooLong",
+    "WarmKey",
+    "WarmNode",
+    "WarmPage",
     "__version__",
 ]

@@ -76,6 +76,31 @@ class GroupPage:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmKey:
+    """An image (`image:…`) or template (`template:…`); the higher `sequence`, the later it was given."""
+
+    key: str
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WarmNode:
+    """What a node was given last, the latest first."""
+
+    node_id: str
+    keys: tuple[WarmKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WarmPage:
+    """`slack`: affinity.slack in force; None is off."""
+
+    slack: float | None
+    nodes: tuple[WarmNode, ...]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Artifact:
     """A blob that nodes serve each other."""
 

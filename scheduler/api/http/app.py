@@ -35,6 +35,7 @@ from scheduler.api.http.routes import (
     placement,
     reservations,
     templates,
+    warm_keys,
 )
 from scheduler.errors import Forbidden
 from scheduler.observability.metrics import PAGE_CONTENT_TYPE
@@ -45,8 +46,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 # Routes are matched in this order, the most frequent first.
 _ROUTERS = (
     *(placement, heartbeats, reservations, bindings, nodes, templates, groups, artifacts, agreement, decisions),
-    operating,
-    pages,
+    *(warm_keys, operating, pages),
 )
 
 

@@ -176,6 +176,7 @@ MEANINGS = {
     "groups": "most recently used first",
     "total": "open groups in all",
     "key": "the group's key: an image or a template",
+    "WarmKeyAnswer.key": "image:… or template:…",
     "ArtifactAnswer.key": "the artifact's name",
     "ArtifactBody.key": "the artifact's name",
     "forget_artifact.key": "the artifact's name",

@@ -17,6 +17,7 @@ from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_durat
 from scheduler.domain.labels import LABEL_PATTERN, LABEL_VALUES_MAX, LABELS_MAX
 from scheduler.domain.limits import (
     BATCH_MAX,
+    GROUP_KEY_BYTES_MAX,
     ID_BYTES_MAX,
     MEMORY_MB_MAX,
     PAGE_DEFAULT,
@@ -55,6 +56,9 @@ Id = Annotated[str, _documented(**_ID_SCHEMA)]
 # Compared with the node list, so any text is accepted; only blank is invalid.
 ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 ArtifactName = Annotated[str, _documented(minLength=1, maxLength=KEY_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
+OptionalGroupKey = Annotated[
+    str, _documented(maxLength=GROUP_KEY_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")
+]
 _OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
 OptionalId = Annotated[str, _documented(**_OPTIONAL_ID_SCHEMA)]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]

@@ -1,4 +1,4 @@
-"""`nodes list`, `show`, `drain`, `undrain`, `remove`."""
+"""`nodes list`, `show`, `drain`, `undrain`, `cordon`, `uncordon`, `remove`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NodeId = Annotated[
 
 
 def nodes_app(opening: Opening, prefix: str = "") -> typer.Typer:
-    app = typer.Typer(cls=ListByDefault, help="The nodes: list, show, drain, undrain, remove.")
+    app = typer.Typer(cls=ListByDefault, help="The nodes: list, show, drain, undrain, cordon, uncordon, remove.")
 
     def add(name: str, command: Any, *lines: str) -> None:
         app.command(name, epilog=examples(f"{prefix}nodes {name} ", *lines))(command)
@@ -30,6 +30,8 @@ def nodes_app(opening: Opening, prefix: str = "") -> typer.Typer:
     add("show", asking(opening, views=True)(show_node), "node-a", "node-a --watch --interval 5s")
     add("drain", asking(opening)(drain_node), "node-a", "node-a --wait --deadline 2h")
     add("undrain", asking(opening)(undrain_node), "node-a")
+    add("cordon", asking(opening)(cordon_node), "node-a", "node-a --instance i-7f3a")
+    add("uncordon", asking(opening)(uncordon_node), "node-a")
     add("remove", asking(opening)(remove_node), "node-a")
     return app
 
@@ -87,6 +89,36 @@ async def undrain_node(source: Source, node_id: NodeId) -> None:
     node = await source.node(node_id)
     await source.set_node(node_id, node["endpoint"], "active")
     typer.echo(f"node {node_id} is in use", err=True)
+
+
+InstanceId = Annotated[
+    str | None,
+    typer.Option(
+        "--instance", parser=identifier, metavar="ID", help="The process that is meant: refused when another reports."
+    ),
+]
+
+
+async def cordon_node(source: Source, node_id: NodeId, instance: InstanceId = None) -> None:
+    """Place nothing new on a node for as long as its present process runs, or until `nodes uncordon`."""
+    meant = await _cordon(source, node_id, instance, cordoned=True)
+    typer.echo(f"node {node_id} is cordoned while instance {meant} reports", err=True)
+
+
+async def uncordon_node(source: Source, node_id: NodeId, instance: InstanceId = None) -> None:
+    """Take a cordon back."""
+    await _cordon(source, node_id, instance, cordoned=False)
+    typer.echo(f"node {node_id} is not cordoned", err=True)
+
+
+async def _cordon(source: Source, node_id: str, instance: str | None, *, cordoned: bool) -> str:
+    """The instance that was meant."""
+    if not instance:
+        instance = str((await source.node(node_id))["service_instance_id"])
+        if not instance:
+            raise Conflict(f"node {node_id} has not reported, so there is no process to cordon; `nodes drain` stays")
+    await source.cordon(node_id, instance, cordoned=cordoned)
+    return instance
 
 
 async def remove_node(

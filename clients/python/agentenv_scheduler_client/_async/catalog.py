@@ -15,6 +15,8 @@ from agentenv_scheduler_client.catalog import (
     PlacementGroup,
     Template,
     TemplatePage,
+    WarmNode,
+    WarmPage,
 )
 from agentenv_scheduler_client.nodes import NodeAddress
 from agentenv_scheduler_client.reading import body_of, read
@@ -90,6 +92,30 @@ class AsyncGroups:
             page = await self.list(limit=1000, cursor=cursor)
             for group in page.groups:
                 yield group
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+class AsyncWarmKeys:
+    """Which images and templates are warm on which nodes. Reached as `client.warm_keys`."""
+
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls = calls
+
+    async def list(self, *, key: str = "", node_id: str = "", limit: int = 100, cursor: str | None = None) -> WarmPage:
+        """A page in id order, or of the nodes with this key, the latest first; `limit` is at most 1,000. A page before
+        the last one may have fewer."""
+        params = given(limit=str(limit), cursor=cursor, key=key, node_id=node_id)
+        return await self._calls.ask(Question("GET", path("warm-keys"), params=params), lambda a: read(WarmPage, a))
+
+    async def each(self, *, key: str = "") -> AsyncIterator[WarmNode]:
+        """All of them, page after page."""
+        cursor: str | None = None
+        while True:
+            page = await self.list(key=key, limit=1000, cursor=cursor)
+            for node in page.nodes:
+                yield node
             cursor = page.cursor
             if cursor is None:
                 return

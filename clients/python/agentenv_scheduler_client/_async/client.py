@@ -10,7 +10,13 @@ from typing import Any, TypedDict, Unpack
 import httpx
 
 from agentenv_scheduler_client._async.calls import AsyncCalls
-from agentenv_scheduler_client._async.catalog import AsyncArtifacts, AsyncBindings, AsyncGroups, AsyncTemplates
+from agentenv_scheduler_client._async.catalog import (
+    AsyncArtifacts,
+    AsyncBindings,
+    AsyncGroups,
+    AsyncTemplates,
+    AsyncWarmKeys,
+)
 from agentenv_scheduler_client._async.nodes import AsyncNodes
 from agentenv_scheduler_client._async.placement import AsyncPlacement
 from agentenv_scheduler_client._async.reservations import AsyncReservations
@@ -117,6 +123,10 @@ class AsyncSchedulerClient:
     @property
     def groups(self) -> AsyncGroups:
         return AsyncGroups(self._calls)
+
+    @property
+    def warm_keys(self) -> AsyncWarmKeys:
+        return AsyncWarmKeys(self._calls)
 
     @property
     def artifacts(self) -> AsyncArtifacts:

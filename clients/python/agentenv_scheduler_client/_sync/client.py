@@ -11,7 +11,13 @@ from typing import Any, TypedDict, Unpack
 import httpx
 
 from agentenv_scheduler_client._sync.calls import Calls
-from agentenv_scheduler_client._sync.catalog import Artifacts, Bindings, Groups, Templates
+from agentenv_scheduler_client._sync.catalog import (
+    Artifacts,
+    Bindings,
+    Groups,
+    Templates,
+    WarmKeys,
+)
 from agentenv_scheduler_client._sync.nodes import Nodes
 from agentenv_scheduler_client._sync.placement import Placement
 from agentenv_scheduler_client._sync.reservations import Reservations
@@ -118,6 +124,10 @@ class SchedulerClient:
     @property
     def groups(self) -> Groups:
         return Groups(self._calls)
+
+    @property
+    def warm_keys(self) -> WarmKeys:
+        return WarmKeys(self._calls)
 
     @property
     def artifacts(self) -> Artifacts:
