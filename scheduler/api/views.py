@@ -3,13 +3,13 @@ document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, fields
 from typing import Any
 
 from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, P2pEndpoint, PendingTotals, Pressure
 from scheduler.domain.placement import BatchDecision, Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
-from scheduler.domain.replica import LiveReplica, SettingsInForce
+from scheduler.domain.replica import LiveReplica, OwnSettings, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template, WarmNode
 from scheduler.domain.settings import LedgerSettings
@@ -208,6 +208,21 @@ def settings_view(found: SettingsInForce) -> dict[str, Any]:
         "clock_skew_ms": found.clock_skew_ms,
         "settings": settings,
         "sources": _sources(settings, _shown_settings(LedgerSettings())),
+    }
+
+
+def own_settings_view(own: OwnSettings) -> dict[str, Any]:
+    """What a replica is configured with; a setting that no source names is the default."""
+    settings = _shown_settings(own.settings)
+    return {"replica_id": own.replica_id, "settings": settings, "sources": _named(settings, own.sources)}
+
+
+def _named(settings: dict[str, Any], sources: Mapping[str, str], above: str = "") -> dict[str, Any]:
+    return {
+        name: _named(value, sources, f"{above}{name}.")
+        if isinstance(value, dict)
+        else sources.get(above + name, "default")
+        for name, value in settings.items()
     }
 
 

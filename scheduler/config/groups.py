@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -194,3 +195,6 @@ class Settings:
     tracing: TracingSettings = field(default_factory=TracingSettings)
     replica: ReplicaSettings = field(default_factory=ReplicaSettings)
     hints: HintSettings = field(default_factory=HintSettings)
+    # Where the members of `ledger` come from, by their path below it: `option`, `environment NAME`, `file NAME`,
+    # `image NAME`. What is not named is the default.
+    ledger_sources: Mapping[str, str] = field(default_factory=dict, compare=False)

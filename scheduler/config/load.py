@@ -33,6 +33,7 @@ from scheduler.errors import ConfigurationError, FieldError
 CONFIG_FILE_VARIABLE = "SCHEDULER_CONFIG"
 _FOUND_LENGTH_MAX = 200
 _TOLD_MAX = 50
+_LEDGER = "ledger."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def load_configuration(
     if problems:
         raise _configuration_error(problems)
     return Configuration(
-        assemble(values),
+        replace(assemble(values), ledger_sources=_ledger_sources(sources)),
         values,
         sources,
         (*suspicious_members(document), *warnings_for(values, sources)),
@@ -108,6 +109,25 @@ def load_settings(
 ) -> Settings:
     """`load_configuration`, returning only the settings."""
     return load_configuration(config_file=config_file, options=options, environment=environment).settings
+
+
+def _ledger_sources(sources: Mapping[str, str]) -> dict[str, str]:
+    """As `Settings.ledger_sources` has them: of a file its name alone; who reads them need not know the machine."""
+    found: dict[str, str] = {}
+    for path, source in sources.items():
+        key = KEYS[path]
+        place = "ledger.self_registration" if path == "discovery.mode" else key.field
+        if not isinstance(place, str) or not place.startswith(_LEDGER):
+            continue
+        kind, _, name = source.partition(" ")
+        if kind == "file":
+            shown = f"file {Path(name).name}"
+        elif kind == "option":
+            shown = "option"
+        else:
+            shown = f"{'image' if kind == key.default_variable else 'environment'} {kind}"
+        found[place.removeprefix(_LEDGER)] = shown
+    return found
 
 
 @dataclass(frozen=True, slots=True)

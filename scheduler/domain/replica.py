@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.domain.settings import LedgerSettings
@@ -13,6 +14,15 @@ class LiveReplica:
 
     replica_id: str
     expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSettings:
+    """What one replica is configured with, and where from: source by path, as `Settings.ledger_sources`."""
+
+    replica_id: str
+    settings: LedgerSettings
+    sources: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

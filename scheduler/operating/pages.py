@@ -72,18 +72,35 @@ def reservation_page(reservation: Row, now_ms: int) -> Iterator[str]:
 
 
 def settings_page(settings: Row) -> Iterator[str]:
-    """`name = value`, nested ones by their path."""
+    """`name = value`, nested ones by their path, and where each comes from that is not the default; at the end what the
+    replica that answered is configured with otherwise."""
     yield f"revision {settings['revision']}, epoch {settings['epoch']}"
-    yield from _members(settings["settings"], "")
+    replica = settings.get("replica") or {"settings": {}, "sources": {}}
+    in_force, sources = dict(_leaves(settings["settings"])), dict(_leaves(settings["sources"]))
+    own, own_sources = dict(_leaves(replica["settings"])), dict(_leaves(replica["sources"]))
+    for path, value in in_force.items():
+        source = sources[path]
+        if source != "default" and path in own and own[path] == value:
+            source = own_sources[path]
+        yield _setting(path, value, source)
+    differing = [path for path, value in own.items() if path in in_force and in_force[path] != value]
+    if differing:
+        yield f"replica {replica['replica_id']} is configured otherwise:"
+        yield from (_setting(path, own[path], own_sources[path]) for path in differing)
 
 
-def _members(members: Mapping[str, Any], path: str) -> Iterator[str]:
+def _setting(path: str, value: Any, source: str) -> str:
+    shown = NONE if value is None else str(value).lower() if isinstance(value, bool) else value
+    return f"  {path} = {shown}" + (f"  ({source})" if source != "default" else "")
+
+
+def _leaves(members: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested members by their path."""
     for name, value in members.items():
         if isinstance(value, Mapping):
-            yield from _members(value, f"{path}{name}.")
+            yield from _leaves(value, f"{path}{name}.")
         else:
-            shown = NONE if value is None else str(value).lower() if isinstance(value, bool) else value
-            yield f"  {path}{name} = {shown}"
+            yield f"{path}{name}", value
 
 
 def summary_page(summary: Row) -> Iterator[str]:

@@ -61,6 +61,7 @@ class Replica:
     async def start(self) -> None:
         """Returns when every listener answers, whether or not the ledger can be reached yet."""
         from scheduler.configured_store import store_options
+        from scheduler.domain.replica import OwnSettings
         from scheduler.ledger.ledger import open_ledger
         from scheduler.observability.metrics import Metrics
         from scheduler.service import build_services
@@ -77,6 +78,7 @@ class Replica:
                 lenient_hints=settings.hints.lenient,
                 calls_logged_per_second=settings.logging.calls_per_second,
                 decisions_logged=settings.logging.decisions,
+                own_settings=OwnSettings(self.replica_id, settings.ledger, settings.ledger_sources),
             )
             self._discovery = self._kubernetes_discovery(ledger, services)
             self.listeners, of_listeners = open_listeners(services, settings)

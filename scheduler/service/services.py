@@ -22,6 +22,7 @@ from scheduler.service.readiness import ReadinessService
 from scheduler.service.reservations import ReservationService
 
 if TYPE_CHECKING:
+    from scheduler.domain.replica import OwnSettings
     from scheduler.ledger.groups import GroupStore
     from scheduler.ledger.ledger import Ledger
     from scheduler.ledger.templates import TemplateStore
@@ -49,6 +50,7 @@ class Services:
     readiness: ReadinessService
     overview: OverviewService
     metrics: Metrics
+    own_settings: OwnSettings | None = None
 
     async def measured(self, operation: str, call: Awaitable[Reply]) -> Reply:
         """The reply of one call of the ledger that no service makes, measured under this name."""
@@ -63,9 +65,10 @@ def build_services(
     lenient_hints: bool = True,
     calls_logged_per_second: int = CALLS_PER_SECOND,
     decisions_logged: bool = False,
+    own_settings: OwnSettings | None = None,
 ) -> Services:
     """The services over one ledger. `lenient_hints`: how a request's body is read unless the caller sets `strict`.
-    `decisions_logged`: each decision is a line of the log."""
+    `decisions_logged`: each decision is a line of the log. `own_settings`: what this replica is configured with."""
     calls = CallLog(calls_logged_per_second)
     metrics = metrics if metrics is not None else Metrics()
     metrics.set_build(__version__)
@@ -89,4 +92,5 @@ def build_services(
         readiness=readiness,
         overview=OverviewService(ledger, metrics, readiness),
         metrics=metrics,
+        own_settings=own_settings,
     )

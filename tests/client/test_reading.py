@@ -165,6 +165,7 @@ ANSWERS: list[tuple[type, type]] = [
     (client.WarmPage, warm_keys.WarmKeysAnswer),
     (client.HintReading, answers.HintAnswer),
     (client.Peer, artifacts.PeerAnswer),
+    (client.OwnSettings, agreement.OwnSettingsAnswer),
     (client.Settings, agreement.SettingsAnswer),
     (client.Replica, agreement.ReplicaAnswer),
     (client.Replicas, agreement.ReplicasAnswer),

@@ -459,7 +459,7 @@ def leaves(group: Any, place: str = "") -> Iterator[str]:
             yield place + each.name
 
 
-MADE_BY_ASSEMBLE = {"ledger.self_registration", "http.tls", "grpc.tls", "discovery.kubernetes"}
+MADE_BY_ASSEMBLE = {"ledger_sources", "ledger.self_registration", "http.tls", "grpc.tls", "discovery.kubernetes"}
 
 
 def test_every_field_is_taken_by_one_key() -> None:

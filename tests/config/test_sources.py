@@ -284,3 +284,25 @@ def test_the_page_of_the_docs_has_every_key_variable_and_default() -> None:
 
 def test_only_logging_stands_beside_the_section() -> None:
     assert {path for path in KEYS if path.startswith("log_")} == TOP_LEVEL
+
+
+def test_the_settings_say_where_each_of_the_ledger_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "secret place" / "scheduler.toml"
+    file.parent.mkdir()
+    file.write_text(
+        '[scheduler]\nstrategy = "random"\nreport_ttl = "20s"\nbinding_ttl = "50s"\n[scheduler.affinity]\nslack = 0.1\n'
+    )
+    environment = {
+        "SCHEDULER_REPORT_TTL": "25s",
+        "SCHEDULER_DEFAULT_FILL_TO": "0.5",
+        "SCHEDULER_DISCOVERY_MODE": "heartbeat",
+    }
+    found = load_configuration(config_file=file, options={"strategy": "least_loaded"}, environment=environment)
+    assert found.settings.ledger_sources == {
+        "strategy": "option",
+        "report_ttl_ms": "environment SCHEDULER_REPORT_TTL",
+        "binding_ttl_ms": "file scheduler.toml",
+        "affinity.slack": "file scheduler.toml",
+        "fill_to": "image SCHEDULER_DEFAULT_FILL_TO",
+        "self_registration": "environment SCHEDULER_DISCOVERY_MODE",
+    }

@@ -65,6 +65,7 @@ async def open_scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
     defaults = {
         "decisions__keep": 10_000,
         "strategy": "least_loaded",
+        "affinity__slack": "0.3",
         "discovery__mode": "heartbeat",
         "http__api_keys": str(file),
     }

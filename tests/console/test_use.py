@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -54,6 +55,94 @@ async def test_everything_is_reached_by_keyboard_and_the_focus_is_seen(browser: 
         await visit.page.locator("dialog[open]").wait_for()
         await keyboard.press("Escape")
         assert await focused(visit) == "Undrain …"
+
+
+async def press_until(visit: Visit, wanted: str) -> None:
+    """Tab on, as far as it takes."""
+    for _ in range(60):
+        await visit.page.keyboard.press("Tab")
+        if await focused(visit) == wanted:
+            outline = await visit.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline == "solid", wanted
+            return
+    raise AssertionError(f"{wanted} is not reached")
+
+
+async def test_an_act_takes_a_keyboard_and_nothing_else_and_the_focus_is_never_lost(
+    browser: Browser, scene: Scene
+) -> None:
+    async with scene.client() as client, Visit.begin(browser, scene.url, scene.keys["admin"]) as visit:
+        await client.put("/v1/nodes/node-keys", json={"endpoint": "http://node-keys:8000"})
+        keyboard = visit.page.keyboard
+        await visit.open("nodes/node-keys")
+        for act, told in (("Drain", "is draining"), ("Undrain", "takes new sandboxes again"), ("Remove", "is removed")):
+            if await focused(visit) != f"{act} …":
+                await press_until(visit, f"{act} …")
+            await keyboard.press("Enter")
+            await visit.shows(f"{act} node-keys", "#dialog h2")
+            await press_until(visit, act)
+            await keyboard.press("Enter")
+            await visit.shows(f"node-keys {told}", "#told")
+            if act == "Drain":
+                await visit.shows("Undrain …")
+                assert await focused(visit) == "Undrain …"
+        await visit.shows("Not found")
+        assert await focused(visit) == "Node node-keys"
+
+
+async def test_of_two_tabs_the_later_act_is_told_what_the_first_did(browser: Browser, scene: Scene) -> None:
+    async with (
+        scene.client() as client,
+        Visit.begin(browser, scene.url, scene.keys["admin"]) as one,
+        Visit.begin(browser, scene.url, scene.keys["admin"]) as other,
+    ):
+        await client.put("/v1/nodes/node-twice", json={"endpoint": "http://node-twice:8000"})
+        report = {"service_instance_id": "i-1", "snapshot": {"status": "ready", "cpu_count": 1}}
+        await client.post("/v1/nodes/node-twice/heartbeat", json=report)
+        for visit, act in ((one, "Drain"), (other, "Cordon")):
+            await visit.open("nodes/node-twice")
+            await visit.page.get_by_role("button", name=f"{act} …", exact=True).click()
+        await client.post("/v1/nodes/node-twice/heartbeat", json=report | {"service_instance_id": "i-2"})
+        await other.page.get_by_role("button", name="Cordon", exact=True).click()
+        await other.shows("Service instance mismatch", "#dialog [role=alert]")
+        await client.delete("/v1/nodes/node-twice?remove=true")
+        await one.page.get_by_role("button", name="Drain", exact=True).click()
+        await one.shows("Not found", "#dialog [role=alert]")
+        assert (await client.get("/v1/nodes/node-twice")).status_code == 404, "a drain lists no node again"
+
+
+HOSTILE = "<img src=x onerror=alert(1)>/../?#%2f&\u202e\"'"
+
+
+async def test_hostile_names_are_shown_as_they_are_and_lead_where_they_say(browser: Browser, scene: Scene) -> None:
+    async with scene.client() as client, Visit.begin(browser, scene.url, scene.keys["admin"]) as visit:
+        at = f"/v1/nodes/{quote(HOSTILE, safe='')}"
+        (await client.put(at, json={"endpoint": "http://node-x:8000"})).raise_for_status()
+        snapshot = {"status": "ready", "cpu_count": 64, "memory_total_bytes": 2**40}
+        report = {"service_instance_id": HOSTILE, "version": HOSTILE, "cluster_id": HOSTILE, "snapshot": snapshot}
+        (await client.post(f"{at}/heartbeat", json=report | {"sandbox_ids": [HOSTILE]})).raise_for_status()
+        hint = {
+            "kind": "cold_sandbox",
+            "cpu_count": 40,
+            "memory_mb": 1,
+            "images": [HOSTILE],
+            "metadata": {HOSTILE: HOSTILE},
+        }
+        placed = (await client.post("/v1/schedule", json={"hint": hint, "sandbox_id": HOSTILE + "2"})).json()
+        assert placed["node"]["node_id"] == HOSTILE
+        await visit.open("nodes?sort=-cpu_count")
+        await visit.page.get_by_role("link", name=HOSTILE, exact=True).first.click()
+        await visit.shows(HOSTILE, "main h1")
+        await visit.shows(f"image:{HOSTILE}")
+        await visit.page.get_by_role("link", name=f"image:{HOSTILE}", exact=True).click()
+        await visit.shows(HOSTILE, "tbody th")
+        for view in ("", "decisions", "reservations", "audit", f"where?sandbox={quote(HOSTILE, safe='')}"):
+            await visit.open(view)
+            assert await visit.page.locator("main img").count() == 0
+        await visit.shows("is on")
+        await visit.open("nodes/..")
+        await visit.shows("a browser cannot ask for the id")
+        await client.delete(f"{at}?remove=true")
 
 
 async def test_what_is_being_typed_survives_what_is_read(browser: Browser, scene: Scene) -> None:

@@ -27,6 +27,7 @@ class Words:
     def __init__(self, words: list[str], options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         self._words, self._options, self._capsys = words, options, capsys
         self.status, self.errors = 0, ""
+        self.is_over_http = not words
 
     def __call__(self, *arguments: str) -> str:
         self.status = 0
@@ -103,6 +104,8 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     settings = words.json("settings")
     assert (settings["settings"]["strategy"], settings["settings"]["overcommit_cpu"]) == ("least_loaded", 1.0)
     assert "  avoid.share_percent = 33" in words("settings")
+    told = "option" if words.is_over_http else "configuration"
+    assert f"  strategy = least_loaded  ({told})" in words("settings")
     assert words("sandbox", "where", f"s-{other}").startswith(f"sandbox s-{other} is on node {other}, http://10.0.0.")
     words("sandbox", "where", "s-nowhere")
     assert words.status == 1

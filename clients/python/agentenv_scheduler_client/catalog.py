@@ -130,9 +130,19 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnSettings:
+    """What one replica is configured with. A source is `default`, `option`, `environment NAME`, `file NAME` or
+    `image NAME`."""
+
+    replica_id: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sources: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What all replicas agree on. `settings` is by name: durations in milliseconds, None where there is no limit.
-    `sources` is by the same names: `default`, or `configuration` where it differs."""
+    `sources` is by the same names: `default`, or `configuration` where it differs. `replica`: the one that answered."""
 
     domain: str
     revision: int = 0
@@ -141,6 +151,7 @@ class Settings:
     clock_skew_ms: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, Any] = field(default_factory=dict)
+    replica: OwnSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 // What an operator may change here: each act with its consequence in words. Whether a key may do it, the server says.
 
-import { change, segment } from "./scheduler.js";
+import { change, read, segment } from "./scheduler.js";
 
 /** @typedef {import("./parts/dialog.js").Act} Act */
 
@@ -15,7 +15,7 @@ export function actsOnNode(node) {
           consequence: ["It may be chosen for new sandboxes again, as soon as it reports ready."],
           button: "Undrain",
           done: `${node.node_id} takes new sandboxes again.`,
-          perform: () => change("PUT", path, { endpoint: node.endpoint, state: "active" }),
+          perform: () => setState(path, "active"),
         }
       : {
           title: `Drain ${node.node_id}?`,
@@ -25,7 +25,7 @@ export function actsOnNode(node) {
           ],
           button: "Drain",
           done: `${node.node_id} is draining.`,
-          perform: () => change("PUT", path, { endpoint: node.endpoint, state: "lingering" }),
+          perform: () => setState(path, "lingering"),
         },
     ...(node.service_instance_id ? cordonActs(node, path) : []),
     {
@@ -39,6 +39,12 @@ export function actsOnNode(node) {
       perform: () => change("DELETE", `${path}?remove=true`),
     },
   ];
+}
+
+/** As it is listed now: a node that was removed or moved meanwhile is not listed again as this page knew it. */
+async function setState(/** @type {string} */ path, /** @type {string} */ state) {
+  const { endpoint } = await read(path);
+  return await change("PUT", path, { endpoint, state });
 }
 
 /** @param {any} node @param {string} path @returns {Act[]} */

@@ -20,7 +20,7 @@ const NAMED = 5;
 export function concerns(summary, problem, { nodes, settings }) {
   const found = [...unreachable(problem)];
   if (summary) found.push(...ofLedger(summary), ...ofNodes(summary), ...ofRequests(summary));
-  if (nodes) found.push(...ofPressure(nodes), ...ofAvoided(nodes));
+  if (nodes) found.push(...ofPressure(nodes), ...ofAvoided(nodes), ...ofCordoned(nodes));
   if (settings?.differing?.length)
     found.push({
       key: "settings",
@@ -113,15 +113,27 @@ function ofPressure(nodes) {
 
 /** @param {any[]} nodes @returns {Concern[]} */
 function ofAvoided(nodes) {
-  const avoided = nodes.filter((node) => node.ineligible_reason === "avoided").map((node) => node.node_id);
-  if (!avoided.length) return [];
+  const avoided = nodes.filter((node) => node.ineligible_reason === "avoided");
+  return named("avoided", avoided, "refused or failed creations lately, and chosen only when nothing else fits.");
+}
+
+/** @param {any[]} nodes @returns {Concern[]} */
+function ofCordoned(nodes) {
+  const cordoned = nodes.filter((node) => node.cordoned);
+  return named("cordoned", cordoned, "chosen for nothing new until uncordoned, or until another process reports.");
+}
+
+/** @param {string} what @param {any[]} nodes @param {string} why @returns {Concern[]} */
+function named(what, nodes, why) {
+  if (!nodes.length) return [];
+  const ids = nodes.slice(0, NAMED).map((node) => node.node_id);
   return [
     {
-      key: "avoided",
+      key: what,
       tone: "watch",
-      title: `${counted(avoided.length, "node")} avoided`,
-      reason: `${avoided.slice(0, NAMED).join(", ")}${avoided.length > NAMED ? " …" : ""}: refused or failed creations lately, and chosen only when nothing else fits.`,
-      link: avoided.length === 1 ? linkTo(["nodes", avoided[0]]) : undefined,
+      title: `${counted(nodes.length, "node")} ${what}`,
+      reason: `${ids.join(", ")}${nodes.length > NAMED ? " …" : ""}: ${why}`,
+      link: nodes.length === 1 ? linkTo(["nodes", ids[0]]) : undefined,
     },
   ];
 }

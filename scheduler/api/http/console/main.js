@@ -103,6 +103,7 @@ function show() {
     history,
     reload: () => viewReading.now(),
   };
+  const hadFocus = main.contains(document.activeElement);
   main.setAttribute("aria-busy", String(!isRead && !problem));
   update(
     main,
@@ -114,6 +115,8 @@ function show() {
           isRead ? view.show(content, context) : problem ? null : make("p", { class: "empty" }, "reading …"),
         ].flat(),
   );
+  // What had the focus may be there no more: who works by keyboard goes on from the title.
+  if (hadFocus && !main.contains(document.activeElement)) main.querySelector("h1")?.focus();
   showHeader();
 }
 

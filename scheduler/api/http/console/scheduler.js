@@ -35,6 +35,7 @@ const ADVICE = {
   not_rebuilt: "The ledger was lost and is being rebuilt from reports and from what replicas remember. Wait.",
   overloaded: "This replica has more requests than it takes. Try again in a moment.",
   deadline_exceeded: "The answer took too long. Try again; if it stays so, look at Redis' latency.",
+  unaskable: "Ask on the command line: agentenv-scheduler nodes show, or sandbox where.",
   not_found: "It may have ended long ago, or never been here.",
 };
 
@@ -52,6 +53,10 @@ export async function change(method, path, body, signal) {
 
 /** One segment of a path. @param {string} id */
 export function segment(id) {
+  // Whatever the escape, a browser takes these for steps of the path.
+  if (id === "." || id === "..") {
+    throw new Problem({ status: 0, code: "unaskable", detail: `a browser cannot ask for the id “${id}”` });
+  }
   return encodeURIComponent(id);
 }
 

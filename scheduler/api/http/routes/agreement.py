@@ -9,7 +9,7 @@ from pydantic import Field
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import Answer, StrategyName
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.api.views import replica_view, settings_view, summary_view
+from scheduler.api.views import own_settings_view, replica_view, settings_view, summary_view
 from scheduler.ledger.agreement import settings_in_force
 
 router = noun_router("agreement")
@@ -25,6 +25,16 @@ class ReplicasAnswer(Answer):
     now_ms: int = Field(description="the ledger's time")
 
 
+class OwnSettingsAnswer(Answer):
+    """What the replica that answers is configured with; what is in force may be another one's."""
+
+    replica_id: str = Field(description="as configured, or generated when it started")
+    settings: dict[str, Any] = Field(description="by name, as those in force")
+    sources: dict[str, Any] = Field(
+        description="by the same names: `default`, `option`, `environment NAME`, `file NAME` or `image NAME`"
+    )
+
+
 class SettingsAnswer(Answer):
     domain: str = Field(description="which ledger")
     revision: int = Field(description="of the configuration that wrote them; the highest wins")
@@ -33,6 +43,7 @@ class SettingsAnswer(Answer):
     clock_skew_ms: int = Field(description="how far the ledger's time is ahead of its server's clock")
     settings: dict[str, Any] = Field(description="by name; durations in milliseconds, null where there is no limit")
     sources: dict[str, Any] = Field(description="by the same names: `default`, or `configuration` where it differs")
+    replica: OwnSettingsAnswer | None = Field(description="the replica that answers; null where it is not known")
 
 
 class LedgerAnswer(Answer):
@@ -83,7 +94,9 @@ class SummaryAnswer(Answer):
 @reach(FOR_GATEWAYS)
 async def read_settings(call: Call) -> Any:
     services = call.services
-    return settings_view(await services.measured("read_settings", settings_in_force(services.ledger)))
+    found = settings_view(await services.measured("read_settings", settings_in_force(services.ledger)))
+    own = services.own_settings
+    return found | {"replica": None if own is None else own_settings_view(own)}
 
 
 @router.get("/v1/replicas", response_model=ReplicasAnswer, summary="The replicas that are alive")

@@ -1,3 +1,4 @@
+import { linkTo } from "../address.js";
 import { make } from "../element.js";
 
 /** Names and values, side by side. @param {[string, import("../element.js").Child | import("../element.js").Child[]][]} pairs */
@@ -26,4 +27,13 @@ export function reservationLink(reservationId) {
 /** What a request asked for. @param {{ cpu_count?: number, memory_bytes?: number }} size @param {(value: number) => string} bytes */
 export function size({ cpu_count = 0, memory_bytes = 0 }, bytes) {
   return `${cpu_count ? `${cpu_count} CPU${cpu_count === 1 ? "" : "s"}` : "CPUs not stated"}, ${memory_bytes ? bytes(memory_bytes) : "memory not stated"}`;
+}
+
+/** Images and templates that a node was given last; each leads to the others that hold it. @param {{ key: string }[]} keys */
+export function warmKeys(keys) {
+  return make(
+    "ul",
+    { class: "keys" },
+    keys.map(({ key }) => make("li", { key }, make("a", { class: "id", href: linkTo(["groups"], { key }) }, key))),
+  );
 }

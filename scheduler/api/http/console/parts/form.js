@@ -4,9 +4,10 @@ import { make } from "../element.js";
 /**
  * A form whose answer is a view of its own: what was given becomes the address.
  * @typedef {{ name: string, label: string, type?: string, value?: string | null, options?: [string, string][], [attribute: string]: any }} Field
- * @param {{ name: string, button: string, fields: Field[], link: (given: Record<string, string>) => string }} content
+ * @typedef {{ title: string, fields: Field[] }} Further fields that few need: folded away, unless one is given
+ * @param {{ name: string, button: string, fields: Field[], further?: Further, link: (given: Record<string, string>) => string }} content
  */
-export function addressForm({ name, button, fields, link }) {
+export function addressForm({ name, button, fields, further, link }) {
   /** @param {SubmitEvent} event */
   function go(event) {
     event.preventDefault();
@@ -17,6 +18,18 @@ export function addressForm({ name, button, fields, link }) {
     "form",
     { class: "form", "aria-label": name, key: `form ${name}`, onsubmit: go },
     fields.map((field) => fieldOf(field)),
+    further
+      ? make(
+          "details",
+          { open: further.fields.some(({ value }) => value) },
+          make("summary", {}, further.title),
+          make(
+            "div",
+            { class: "fields" },
+            further.fields.map((field) => fieldOf(field)),
+          ),
+        )
+      : null,
     make("button", {}, button),
   );
 }

@@ -65,15 +65,19 @@ function head({ title, numeric, sort, means }, sorting) {
   );
 }
 
-/** Links to the first and the next page. @param {string[]} path @param {Record<string, string>} query @param {string | null} cursor */
-export function pager(path, query, cursor) {
-  if (!query.cursor && !cursor) return null;
+/**
+ * Links to the first and the next page.
+ * @param {string[]} path @param {Record<string, string>} query @param {string | null} cursor
+ * @param {string} [name] of the cursor in the address, where a view has two lists
+ */
+export function pager(path, query, cursor, name = "cursor") {
+  if (!query[name] && !cursor) return null;
   return make(
     "nav",
-    { class: "pager", "aria-label": "Pages", key: "pager" },
-    query.cursor ? make("a", { href: linkTo(path, { ...query, cursor: null }) }, "⇤ first page") : null,
+    { class: "pager", "aria-label": name === "cursor" ? "Pages" : `Pages, ${name}`, key: `pager ${name}` },
+    query[name] ? make("a", { href: linkTo(path, { ...query, [name]: null }) }, "⇤ first page") : null,
     cursor
-      ? make("a", { href: linkTo(path, { ...query, cursor }) }, "next page →")
+      ? make("a", { href: linkTo(path, { ...query, [name]: cursor }) }, "next page →")
       : make("span", { class: "soft" }, "the last page"),
   );
 }

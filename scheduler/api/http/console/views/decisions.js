@@ -8,6 +8,7 @@ import { when } from "../parts/time.js";
 import { read } from "../scheduler.js";
 import { bytes, count, counted } from "../units.js";
 import { REASONS, saidReason } from "../words.js";
+import { askedAgain, saidPairs, saidSpread } from "../request.js";
 
 const PAGE = 100;
 const MIB = 2 ** 20;
@@ -113,7 +114,7 @@ function row(decision) {
         keptOut(decision),
       ],
       hint
-        ? [asked(hint), outcome === "refused" ? [" ", make("a", { href: whyNow(hint) }, "and now?")] : null].flat()
+        ? [asked(hint), outcome === "refused" ? [" ", make("a", { href: linkTo(["why"], askedAgain(hint)) }, "and now?")] : null].flat()
         : "any node, reserving nothing",
       nodeLink(node_id),
       reservation_id ? reservationLink(reservation_id) : "–",
@@ -137,18 +138,14 @@ function keptOut({ reasons, over_limit: over }) {
 }
 
 /** @param {any} hint */
-function asked({ kind, template_id, cpu_count, memory_mb, images }) {
-  if (kind === "sandbox") return [`template ${template_id || "not stated"}`];
+function asked({ kind, template_id, cpu_count, memory_mb, images, require, resources, spread }) {
+  const amount =
+    kind === "sandbox"
+      ? `template ${template_id || "not stated"}`
+      : size({ cpu_count, memory_bytes: (memory_mb ?? 0) * MIB }, bytes);
+  const further = [images?.join(", "), saidPairs(resources), saidPairs(require), spread && saidSpread(spread)];
   return [
-    size({ cpu_count, memory_bytes: (memory_mb ?? 0) * MIB }, bytes),
-    images?.length ? make("span", { class: "soft why" }, images.join(", ")) : null,
+    amount,
+    ...further.filter(Boolean).map((text) => make("span", { class: "soft why" }, text)),
   ];
-}
-
-/** @param {any} hint */
-function whyNow({ template_id, cpu_count, memory_mb, images }) {
-  return linkTo(
-    ["why"],
-    template_id ? { template: template_id } : { cpu: cpu_count, memory: memory_mb, image: images?.[0] },
-  );
 }

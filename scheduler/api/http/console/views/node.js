@@ -3,7 +3,7 @@ import { linkTo } from "../address.js";
 import { make } from "../element.js";
 import { bar, cpuBar, memoryBar, pressureBar } from "../parts/bar.js";
 import { actButtons } from "../parts/buttons.js";
-import { facts } from "../parts/facts.js";
+import { facts, warmKeys } from "../parts/facts.js";
 import { nodeStatus } from "../parts/status.js";
 import { when } from "../parts/time.js";
 import { read, segment } from "../scheduler.js";
@@ -19,15 +19,16 @@ export const node = {
 
   /** @param {import("../address.js").Address} address @param {AbortSignal} signal */
   async load({ path }, signal) {
-    const [found, reserved] = await Promise.all([
+    const [found, reserved, warm] = await Promise.all([
       read(`v1/nodes/${segment(path[1])}`, {}, signal),
       read("v1/reservations", { node_id: path[1], limit: SHOWN }, signal),
+      read("v1/warm-keys", { node_id: path[1] }, signal),
     ]);
-    return { found, reserved };
+    return { found, reserved, warm: warm.nodes[0]?.keys ?? [] };
   },
 
-  /** @param {{ found: any, reserved: any }} content @param {{ reload: () => void }} context */
-  show({ found, reserved }, { reload }) {
+  /** @param {{ found: any, reserved: any, warm: any[] }} content @param {{ reload: () => void }} context */
+  show({ found, reserved, warm }, { reload }) {
     const shot = found.snapshot;
     return [
       make("p", { class: "lead" }, nodeStatus(found), found.eligible ? " · may be chosen" : " · is not chosen"),
@@ -36,6 +37,7 @@ export const node = {
         ["Pressure", pressureBar(found.pressure.highest)],
         ["CPUs", cpuBar(found)],
         ["Memory", memoryBar(found)],
+        ...Object.entries(found.resources ?? {}).map(resource),
         [
           "Sandboxes",
           `${count(shot.sandbox_count)} running, ${count(shot.sandbox_starting_count)} starting, ${count(shot.paused_sandbox_count)} paused, ${count(found.pending.sandbox_count)} reserved`,
@@ -58,6 +60,7 @@ export const node = {
         ),
       ]),
       shot.disks.length ? make("section", {}, make("h2", {}, "Disks"), facts(shot.disks.map(disk))) : null,
+      warm.length ? make("section", {}, make("h2", {}, "Warm keys, the latest first"), warmKeys(warm)) : null,
       make("h2", {}, "Its reservations"),
       reservationTable(reserved.reservations, "Nothing is reserved on this node, and nothing that ended lately was."),
       reserved.cursor
@@ -70,6 +73,12 @@ export const node = {
     ];
   },
 };
+
+/** @param {[string, any]} named @returns {[string, any]} */
+function resource([name, { total, allocated, pending }]) {
+  const say = name === "disk" ? bytes : count;
+  return [name, bar(name, { capacity: total < 0 ? null : total, allocated, reserved: pending, say })];
+}
 
 /** @param {any} disk @returns {[string, any]} */
 function disk({ mount_point: at, used_bytes: used, total_bytes: total }) {

@@ -11,7 +11,7 @@ import { saidState } from "../words.js";
 
 const PAGE = 1000;
 const STATES = ["ready", "connecting", "lingering", "unhealthy"];
-const FIELDS = "status,ineligible_reason,pressure";
+const FIELDS = "status,cordoned,ineligible_reason,pressure";
 
 /** First what is wrong, then how much goes on, then the fleet. */
 export const overview = {

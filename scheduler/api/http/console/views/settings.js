@@ -5,7 +5,12 @@ import { when } from "../parts/time.js";
 import { Problem, read } from "../scheduler.js";
 import { bytes, count, duration } from "../units.js";
 
-const COLUMNS = [{ title: "setting" }, { title: "value" }, { title: "source" }, { title: "this replica" }];
+const COLUMNS = [
+  { title: "setting" },
+  { title: "in force" },
+  { title: "from" },
+  { title: "this replica", means: "the one that answers: what it is configured with, and where from" },
+];
 
 /** The settings in force, where each came from, and who agrees. */
 export const settings = {
@@ -14,7 +19,7 @@ export const settings = {
 
   /** @param {import("../address.js").Address} _address @param {AbortSignal} signal */
   async load(_address, signal) {
-    const [agreed, replicas, own] = await Promise.all([
+    const [agreed, replicas, status] = await Promise.all([
       read("v1/settings", {}, signal),
       read("v1/replicas", {}, signal),
       read("readyz", {}, signal)
@@ -24,12 +29,16 @@ export const settings = {
           throw problem;
         }),
     ]);
-    return { agreed, replicas, own };
+    return { agreed, replicas, status };
   },
 
   /** @param {any} content */
-  show({ agreed, replicas, own }) {
-    const differing = new Set(own?.differing ?? []);
+  show({ agreed, replicas, status }) {
+    const own = agreed.replica ?? { replica_id: null, settings: {}, sources: {} };
+    const [ownValues, ownSources, sources] = [own.settings, own.sources, agreed.sources].map(
+      (tree) => new Map(flat(tree)),
+    );
+    const known = { ownValues, ownSources, sources, differing: new Set(status?.differing ?? []), agreed };
     return [
       make(
         "p",
@@ -52,6 +61,7 @@ export const settings = {
                 "li",
                 { key: each.replica_id },
                 make("code", {}, each.replica_id),
+                each.replica_id === own.replica_id ? ", which answers," : null,
                 make("span", { class: "soft" }, " expires "),
                 when(each.expires_at_ms),
               ),
@@ -65,25 +75,41 @@ export const settings = {
         none: "The ledger has no settings yet.",
         rows: flat(agreed.settings).map(([name, value]) => ({
           key: name,
-          cells: [
-            make("code", {}, name),
-            said(name, value),
-            source(agreed, name),
-            differing.has(name.split(".")[0]) || differing.has(name)
-              ? make("span", { class: "status watch" }, "▲ is configured otherwise")
-              : "agrees",
-          ],
+          cells: [make("code", {}, name), said(name, value), from(name, value, known), here(name, value, known)],
         })),
       }),
     ];
   },
 };
 
-/** @param {any} agreed @param {string} name */
-function source(agreed, name) {
-  const known = name.split(".").reduce((branch, each) => branch?.[each], agreed.sources);
-  if (known === "default") return make("span", { class: "soft" }, "default");
-  return known ? `${known}, revision ${agreed.revision}` : "–";
+/**
+ * @typedef {{ ownValues: Map<string, any>, ownSources: Map<string, any>, sources: Map<string, any>,
+ *   differing: Set<string>, agreed: any }} Known
+ * @param {string} name @param {any} value @param {Known} known
+ */
+function from(name, value, { ownValues, ownSources, sources, agreed }) {
+  const source = sources.get(name);
+  if (source === "default") return make("span", { class: "soft" }, "default");
+  const ours = ownValues.has(name) && isSame(ownValues.get(name), value) ? ownSources.get(name) : "configuration";
+  return source ? `${ours}, revision ${agreed.revision}` : "–";
+}
+
+/** @param {string} name @param {any} value @param {Known} known */
+function here(name, value, { ownValues, ownSources, differing }) {
+  if (ownValues.has(name) && !isSame(ownValues.get(name), value))
+    return [
+      make("span", { class: "status watch" }, "▲ is configured otherwise: "),
+      said(name, ownValues.get(name)),
+      make("span", { class: "soft" }, ` ${ownSources.get(name)}`),
+    ];
+  return differing.has(name) || differing.has(name.split(".")[0])
+    ? make("span", { class: "status watch" }, "▲ is configured otherwise")
+    : "agrees";
+}
+
+/** @param {any} one @param {any} other */
+function isSame(one, other) {
+  return JSON.stringify(one) === JSON.stringify(other);
 }
 
 /** Nested members by their path. @param {Record<string, any>} tree @param {string} [above] @returns {[string, any][]} */

@@ -4,6 +4,7 @@ import { pressureBar } from "../parts/bar.js";
 import { nodeLink } from "../parts/facts.js";
 import { addressForm } from "../parts/form.js";
 import { table } from "../parts/table.js";
+import { hintOf } from "../request.js";
 import { change } from "../scheduler.js";
 import { count, counted } from "../units.js";
 import { saidReason } from "../words.js";
@@ -46,25 +47,22 @@ export const why = {
           { name: "image", label: "Image (optional)", value: query.get("image") },
           { name: "template", label: "or a template, instead of a size", value: query.get("template") },
         ],
+        further: {
+          title: "Labels, resources, spread",
+          fields: [
+            { name: "require", label: "Labels (zone=a|b, tier=fast)", value: query.get("require") },
+            { name: "resources", label: "Resources (gpu=1)", value: query.get("resources") },
+            { name: "spread", label: "Spread key", value: query.get("spread") },
+            { name: "over", label: "over", placeholder: "node", value: query.get("over") },
+            { name: "max", label: "at most, each", type: "number", min: 1, value: query.get("max") },
+            { name: "skew", label: "or differing by", type: "number", min: 1, value: query.get("skew") },
+          ],
+        },
       }),
       content ? answer(content) : null,
     ];
   },
 };
-
-/** @param {URLSearchParams} query */
-function hintOf(query) {
-  const template = query.get("template");
-  if (template) return { kind: "sandbox", template_id: template };
-  if (!query.has("cpu") && !query.has("memory")) return null;
-  const image = query.get("image");
-  return {
-    kind: "cold_sandbox",
-    cpu_count: Number(query.get("cpu") ?? 0),
-    memory_mb: Number(query.get("memory") ?? 0),
-    images: image ? [image] : [],
-  };
-}
 
 /** @param {any} content */
 function answer(content) {
