@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, fields
 from typing import Any
 
+from scheduler.domain.journal import Entry
 from scheduler.domain.node import MachineInfo, Node, NodeAddress, NodeSnapshot, P2pEndpoint, PendingTotals, Pressure
 from scheduler.domain.placement import BatchDecision, Decision, Explanation, Hint, HintKind, NodeExplanation, OverLimit
 from scheduler.domain.replica import LiveReplica, OwnSettings, SettingsInForce
@@ -14,7 +15,6 @@ from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template, WarmNode
 from scheduler.domain.settings import LedgerSettings
 from scheduler.domain.summary import Summary
-from scheduler.ledger.journals import Entry
 
 _SNAPSHOT_NUMBERS = tuple(field.name for field in fields(NodeSnapshot) if field.name not in {"status", "disks"})
 

@@ -18,12 +18,13 @@ from scheduler.api.views import (
     summary_view,
     warm_node_view,
 )
+from scheduler.domain.journal import DecisionQuery
 from scheduler.domain.limits import PAGE_MAX
 from scheduler.domain.node import DiscoveryState
 from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.inspection.one_node import Capacity, capacities, look_at_node
 from scheduler.ledger.agreement import settings_in_force
-from scheduler.ledger.journals import DecisionQuery, Journal
+from scheduler.ledger.journals import Journal
 from scheduler.ledger.ledger import Ledger
 from scheduler.operating.source import Page, Row, Wanted
 

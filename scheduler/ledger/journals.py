@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from scheduler.domain.journal import Entry
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 
@@ -17,33 +17,6 @@ READ_A_STEP = 200
 class Journal(StrEnum):
     DECISIONS = "decisions"
     AUDIT = "audit"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """`at_ms` in the ledger's time; `strategy`: the one in force then. `facts` as they were appended."""
-
-    number: int
-    at_ms: int
-    strategy: str
-    facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionQuery:
-    """Which decisions; "" is any."""
-
-    reason: str = ""
-    node_id: str = ""
-    caller: str = ""
-
-    def wants(self, entry: Entry) -> bool:
-        facts = entry.facts
-        return (
-            (not self.reason or self.reason in (facts.get("reasons") or {}))
-            and (not self.node_id or self.node_id == facts.get("node_id"))
-            and (not self.caller or self.caller == facts.get("caller"))
-        )
 
 
 class JournalStore:

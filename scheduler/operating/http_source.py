@@ -30,7 +30,7 @@ from scheduler.operating.pages import node_page, reservation_page
 from scheduler.operating.source import Page, Row, Wanted
 
 if TYPE_CHECKING:
-    from scheduler.ledger.journals import DecisionQuery
+    from scheduler.domain.journal import DecisionQuery
 
 DEFAULT_URL = "http://127.0.0.1:8090"
 _ATTEMPTS = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from scheduler.ledger.journals import DecisionQuery
+    from scheduler.domain.journal import DecisionQuery
 
 Row = Mapping[str, Any]
 

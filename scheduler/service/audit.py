@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduler.domain.journal import Entry
 from scheduler.errors import SchedulerError
-from scheduler.ledger.journals import Entry, Journal
+from scheduler.ledger.journals import Journal
 from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from scheduler.domain.journal import DecisionQuery, Entry
 from scheduler.domain.placement import BatchDecision, BatchRequest, Decision, Hint, HintKind, ScheduleRequest
 from scheduler.errors import NoNodes, SchedulerError
-from scheduler.ledger.journals import DecisionQuery, Entry, Journal
+from scheduler.ledger.journals import Journal
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import refusal_reason
 

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from scheduler.domain.journal import DecisionQuery
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, StoreUnavailable
-from scheduler.ledger.journals import DecisionQuery
 from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services, build_services
 from scheduler.service.decisions import QUEUE_MAX, DecisionService

@@ -36,7 +36,7 @@ async def list_decisions(
     limit: Limit = 100,
 ) -> None:
     """The last decisions, newest first: what was asked, where it was placed, or why nowhere."""
-    from scheduler.ledger.journals import DecisionQuery
+    from scheduler.domain.journal import DecisionQuery
 
     query = DecisionQuery(reason.strip(), node_id or "", caller.strip())
 

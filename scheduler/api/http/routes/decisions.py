@@ -11,7 +11,7 @@ from scheduler.api.http.answers import Answer, OverLimitAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Cursor, OptionalId, PageLimit
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import act_view, decision_entry_view
-from scheduler.ledger.journals import DecisionQuery
+from scheduler.domain.journal import DecisionQuery
 
 router = noun_router("decisions")
 
