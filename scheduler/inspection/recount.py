@@ -20,7 +20,7 @@ it again. Nothing is written.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.inspection.finding import Finding, findings_in
@@ -28,7 +28,7 @@ from scheduler.inspection.key_bounds import judge_keys
 from scheduler.inspection.key_table import FoundKey, explain_key
 from scheduler.inspection.spreads import SpreadWalk
 from scheduler.inspection.tallies import recount_tallies
-from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of
+from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of, members_of_each
 from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
 
@@ -41,9 +41,14 @@ CHUNKS_AT_ONCE = 16
 
 _NODE_LISTS = (
     *("nodes", "candidates", "ready", "waiting", "unhealthy", "last_resort", "lingering", "over_limit"),
-    *("avoided", "avoided_ready", "avoided_last_resort", "avoided_until"),
+    *("avoided", "avoided_ready", "avoided_last_resort", "avoided_until", "seen", "silent", "loads"),
 )
-_SIGHTINGS = ("seen", "silent")
+_SORTED_SETS = (
+    *_NODE_LISTS[:-1],
+    *("reservations", "expiry", "finished", "assigned", "templates", "artifacts", "groups:recent"),
+)
+_HASHES = ("loads", "bindings", "classes", "groups", "spreads")
+_LISTS = dict.fromkeys(_SORTED_SETS, "ZSCAN") | dict.fromkeys(_HASHES, "HSCAN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +86,12 @@ class Look:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._keys: dict[str, list[FoundKey]] = defaultdict(list)
+        self._lists: dict[str, list[str]] = {}
         self._found: list[Finding] = []
         self.looked_at: Counter[str] = Counter()
 
     async def everything(self) -> list[Finding]:
-        await self._scan_keys()
+        await self._read_lists(await self._scan_keys())
         await self._nodes()
         await self._reservations()
         await self._bindings()
@@ -109,7 +115,7 @@ class Look:
 
     # -- keys -------------------------------------------------------------------------------------------------
 
-    async def _scan_keys(self) -> None:
+    async def _scan_keys(self) -> set[str]:
         seen: set[str] = set()
         async for page in keys_of(self._ledger):
             fresh = [key for key in dict.fromkeys(page) if key not in seen]
@@ -125,6 +131,14 @@ class Look:
             for some in in_slices(explained, SLICE):
                 self._found += await judge_keys(self._ledger, some)
         self.looked_at["keys"] = len(seen)
+        return seen
+
+    async def _read_lists(self, there: set[str]) -> None:
+        """Whom the domain's lists name. One that the scan did not find was empty then; most are."""
+        keys = {name: self._ledger.keys.named(name) for name in _LISTS}
+        asked = {name: (_LISTS[name], key) for name, key in keys.items() if key in there}
+        found = await members_of_each(self._ledger, list(asked.values()))
+        self._lists = defaultdict(list, zip(asked, found, strict=True))
 
     def _ids(self, *kinds: str) -> Iterable[str]:
         """The ids in the scanned keys of these kinds."""
@@ -138,29 +152,25 @@ class Look:
     async def _nodes(self) -> None:
         node_parts = [kind for kind in self._keys if kind.startswith("node:{}")]
         node_ids = set(self._ids(*node_parts))
-        for name in (*_NODE_LISTS, *_SIGHTINGS):
-            node_ids.update([node_id async for node_id in self._members("ZSCAN", name)])
-        node_ids.update([node_id async for node_id in self._members("HSCAN", "loads")])
+        for name in _NODE_LISTS:
+            node_ids.update(self._lists[name])
         self.looked_at["nodes"] = len(node_ids)
         for node_id in sorted(node_ids):
             await self._judge("recount_node", [node_id])
 
-    def _members(self, command: str, name: str) -> AsyncIterator[str]:
-        return members_of(self._ledger, command, self._ledger.keys.named(name))
-
     async def _reservations(self) -> None:
         ids = dict.fromkeys(self._ids("reservation:{}"))
         for name in ("reservations", "expiry", "finished"):
-            ids |= dict.fromkeys([reservation_id async for reservation_id in self._members("ZSCAN", name)])
+            ids |= dict.fromkeys(self._lists[name])
         self.looked_at["reservations"] = len(ids)
         for some in in_slices(ids, RESERVATIONS_AT_ONCE):
             await self._judge("recount_reservations", some)
 
     async def _bindings(self) -> None:
         # A pair for everyone who names the sandbox: several are one binding.
-        pairs = [("", sandbox_id) async for sandbox_id in self._members("HSCAN", "bindings")]
+        pairs = [("", sandbox_id) for sandbox_id in self._lists["bindings"]]
         self.looked_at["bindings"] = len(set(pairs))
-        pairs += [("", sandbox_id) async for sandbox_id in self._members("ZSCAN", "assigned")]
+        pairs += [("", sandbox_id) for sandbox_id in self._lists["assigned"]]
         for kind, command in (("node:{}:sandboxes", "SSCAN"), ("node:{}:assigned", "ZSCAN")):
             for found in self._keys[kind]:
                 listed = members_of(self._ledger, command, found.key)
@@ -173,8 +183,7 @@ class Look:
 
     async def _templates(self) -> None:
         keys, client = self._ledger.keys, self._ledger.client
-        listed = [template_id async for template_id in self._members("ZSCAN", "templates")]
-        for some in in_slices(listed, SLICE):
+        for some in in_slices(self._lists["templates"], SLICE):
             there = await client.pipeline([("EXISTS", keys.template(template_id)) for template_id in some])
             for template_id, exists in zip(some, there, strict=True):
                 if not int(exists):
@@ -182,7 +191,7 @@ class Look:
 
     async def _artifacts(self) -> None:
         pairs = [("", artifact) for artifact in self._ids("artifact:{}")]
-        pairs += [("", artifact) async for artifact in self._members("ZSCAN", "artifacts")]
+        pairs += [("", artifact) for artifact in self._lists["artifacts"]]
         for found in self._keys["node:{}:artifacts"]:
             pairs += [(found.identity, artifact) async for artifact in members_of(self._ledger, "SSCAN", found.key)]
         self.looked_at["artifacts"] = len({artifact for _, artifact in pairs})
@@ -210,7 +219,7 @@ class Look:
                 size = int(await self._ledger.client.command("ZCARD", found.key))
                 for first in range(0, size, SLICE):
                     await self._judge("recount_row", [kind, found.identity, str(first)])
-        classes = dict.fromkeys([name async for name in self._members("HSCAN", "classes")])
+        classes = dict.fromkeys(self._lists["classes"])
         self.looked_at["classes"] = len(classes)
         for name in classes:
             first = 0
@@ -218,11 +227,10 @@ class Look:
                 first += CHUNKS_AT_ONCE
 
     async def _groups(self) -> None:
-        names = [key async for key in self._members("HSCAN", "groups")]
-        names += [key async for key in self._members("ZSCAN", "groups:recent")]
-        self.looked_at["groups"] = len(set(names))
+        names = dict.fromkeys([*self._lists["groups"], *self._lists["groups:recent"]])
+        self.looked_at["groups"] = len(names)
         charges = _Charges(self._ledger)
-        for name in dict.fromkeys(names):
+        for name in names:
             for _ in range(GROUP_ATTEMPTS):
                 await charges.read_on()
                 if await self._judge("recount_group", [name, *charges.of(name)]) != "moved":
@@ -232,7 +240,7 @@ class Look:
         walk = SpreadWalk(self._ledger)
         await walk.read()
         names = walk.keys | set(self._ids("spread:{}"))
-        names.update([name async for name in self._members("HSCAN", "spreads")])
+        names.update(self._lists["spreads"])
         self.looked_at["spreads"] = len(names)
         for name in sorted(names):
             status, reply = await walk.judge("recount_spread", name)

@@ -32,11 +32,13 @@ class Repair:
 async def repair(ledger: Ledger, *, apply: bool) -> Repair:
     """Without `apply` nothing is written, and all that was found is left."""
     found = (await check(ledger)).violations
-    if not apply or not found:
-        return Repair(found, found)
+    left = found
     for _ in range(2):  # what the first pass mends may show what was hidden behind it
-        await _mend(ledger, (await check(ledger)).violations)
-    return Repair(found, (await check(ledger)).violations)
+        if not apply or not left:
+            break
+        await _mend(ledger, left)
+        left = (await check(ledger)).violations
+    return Repair(found, left)
 
 
 async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
@@ -28,15 +28,38 @@ async def keys_of(ledger: Ledger) -> AsyncIterator[list[str]]:
 
 async def members_of(ledger: Ledger, command: str, key: str) -> AsyncIterator[str]:
     """Members of a set (SSCAN) or sorted set (ZSCAN), fields of a hash (HSCAN); one may come twice."""
-    step = 1 if command == "SSCAN" else 2
     cursor = "0"
     while True:
-        reply = await ledger.client.command(command, key, cursor, "COUNT", SLICE)
-        cursor = codec.text(reply[0])
-        for member in reply[1][::step]:
-            yield codec.text(member)
+        cursor, page = _page(command, await ledger.client.command(command, key, cursor, "COUNT", SLICE))
+        for member in page:
+            yield member
         if cursor == "0":
             return
+
+
+async def members_of_each(ledger: Ledger, asked: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """`members_of` for a few commands and keys, those that are short in one exchange."""
+    found: list[list[str]] = [[] for _ in asked]
+    cursors = dict.fromkeys(range(len(asked)), "0")
+    while cursors:
+        replies = await ledger.client.pipeline(
+            [
+                (command, key, cursors[index], "COUNT", SLICE)
+                for index, (command, key) in enumerate(asked)
+                if index in cursors
+            ]
+        )
+        for index, reply in zip(list(cursors), replies, strict=True):
+            cursors[index], page = _page(asked[index][0], reply)
+            found[index] += page
+        cursors = {index: cursor for index, cursor in cursors.items() if cursor != "0"}
+    return found
+
+
+def _page(command: str, reply: Any) -> tuple[str, list[str]]:
+    """The next cursor, and the members that came."""
+    step = 1 if command == "SSCAN" else 2
+    return codec.text(reply[0]), [codec.text(member) for member in reply[1][::step]]
 
 
 def in_slices(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from operator import attrgetter
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -52,8 +53,14 @@ class _Stored:
         return raw == "1" if self.type is bool else self.type(raw)
 
 
+@cache
+def _hints(group: type) -> dict[str, Any]:
+    """Its annotations are texts, and reading one takes as long as a call of the ledger."""
+    return get_type_hints(group)
+
+
 def _stored(group: type, path: str, named: Callable[[str], str]) -> Iterator[_Stored]:
-    hints = get_type_hints(group)
+    hints = _hints(group)
     for each in fields(group):
         found = hints[each.name]
         if isinstance(found, type) and is_dataclass(found):
@@ -103,7 +110,7 @@ def decode(found: Mapping[str, str]) -> LedgerSettings:
 
 def _built(group: type, path: str, values: Mapping[str, Any]) -> Any:
     """The group, and those inside it, from values by path."""
-    hints = get_type_hints(group)
+    hints = _hints(group)
     taken: dict[str, Any] = {}
     for each in fields(group):
         if is_dataclass(hints[each.name]):
