@@ -13,8 +13,10 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings
 from scheduler.errors import NoNodes, NotFound, SchedulerError, ScriptError, WritesRefused
+from scheduler.inspection.finding import Finding, findings_in
 from scheduler.inspection.recount import check
 from scheduler.inspection.repair import repair
+from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
 from scheduler.service import build_services
 from tests.conftest import OpenLedger
@@ -24,7 +26,7 @@ from tests.support.clock import VirtualClock
 from tests.support.half_way import Stop, StoppingLibrary, stopped
 
 NODES = ("a", "b")
-CPUS = 8
+CPUS = 4
 # One report in sixteen counts anew even what looks right; most errors do not.
 REPORTS_AT_MOST = 64
 OPEN = {ReservationState.PENDING, ReservationState.CONFIRMED}
@@ -120,7 +122,12 @@ async def act(story: Story, flow: Flow) -> None:
 
 async def unhealed(story: Story) -> list[str]:
     """Rows that hold something else than their open reservations do."""
-    return [str(finding) for finding in (await repair(story.ledger, apply=False)).found if finding.rule == "pending"]
+    rows = await story.ledger.client.command("HKEYS", story.ledger.keys.loads)
+    found: list[Finding] = []
+    for row in rows:
+        status, reply = await story.ledger.runner.run("recount_node", codec.text(row))
+        found += findings_in(reply) if status == "recounted" else []
+    return [str(finding) for finding in found if finding.rule == "pending"]
 
 
 async def judge(story: Story, flow: Flow, *, repeated: bool) -> None:
@@ -137,6 +144,8 @@ async def judge(story: Story, flow: Flow, *, repeated: bool) -> None:
         await judge_holds(story, flow)
     mended = await repair(story.ledger, apply=True)
     assert not mended.left, [str(finding) for finding in mended.left]
+    if repeated and flow.holds is None:
+        return  # nothing came after the count that ends a repair
     if not repeated:
         await act(story, flow)
     if flow.holds is not None:
@@ -161,7 +170,8 @@ async def judge_holds(story: Story, flow: Flow) -> None:
         if not await unhealed(story):
             break
         await story.report()
-    assert not await unhealed(story), "what is held comes right with reports, without a repair"
+    else:
+        assert not await unhealed(story), "what is held comes right with reports, without a repair"
     assert (await story.ledger.settings.stats()).get("rows_rebuilt", 0) == 0, "a row could not be read"
 
 
@@ -196,7 +206,7 @@ async def stop_everywhere(
         story = await start(ledger, clock)
         if flow.prepare is not None:
             await flow.prepare(story)
-        with stopped(ledger.client, Stop(flow.script, failing, flow.run), flow.bounds):
+        async with stopped(ledger.client, Stop(flow.script, failing, flow.run), flow.bounds):
             try:
                 await flow.act(story)
             except WritesRefused:

@@ -222,7 +222,7 @@ async def test_a_put_back_that_is_stopped_at_any_command_is_made_good_by_the_nex
     for failing in count(1):
         await pair.lose()
         await pair.a.ledger.nodes.put_back(NODES)
-        with stopped(pair.a.ledger.client, Stop("restore_reservations", failing)):
+        async with stopped(pair.a.ledger.client, Stop("restore_reservations", failing)):
             try:
                 await pair.a.put_back()
             except SchedulerError:

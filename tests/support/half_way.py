@@ -1,27 +1,30 @@
 """Scripts that stop half-way: any one `redis.call` of any script can be made to fail, once.
 
-A rendered prefix shadows `redis` for one call of one script, counts, and raises at the chosen command. What came
-before it stays written, as when an ACL, a full memory or a bug of the server's stops a script.
+A prefix shadows `redis` for one call of one script, counts, and raises at the command whose number a key beside the
+ledger holds: one text a script, compiled once. What came before it stays written, as when an ACL, a full memory or a
+bug of the server's stops a script.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from scheduler.connection.client import StoreClient
 from scheduler.connection.scripts import Script, ScriptLibrary, find_folder
 
+_FAILING = "half-way"
 # The text is that of a server without memory, so that it is judged as one: unavailable, and not tried again.
-_PREFIX = """\
+_PREFIX = f"""\
 local redis = (function(real)
+  local failing = tonumber(real.call('GET', '{_FAILING}'))
   local calls = 0
   local function call(...)
     calls = calls + 1
-    if calls == {failing} then error('-OOM command number {failing} was made to fail') end
+    if calls == failing then error('-OOM command number ' .. failing .. ' was made to fail') end
     return real.call(...)
   end
   local function pcall_(...)
@@ -58,7 +61,7 @@ class StoppingLibrary(ScriptLibrary):
         if self.stop is not None and self.stop.script == name:
             self.runs_left -= 1
             if self.runs_left == 0:
-                text = _PREFIX.format(failing=self.stop.failing) + text
+                text = _PREFIX + text
         if text == script.text:
             return script
         return Script(name=name, text=text, origins=script.origins, source=script.source)
@@ -71,9 +74,10 @@ def _with_bounds(text: str, bounds: tuple[tuple[str, int], ...]) -> str:
     return text
 
 
-@contextmanager
-def stopped(client: StoreClient, stop: Stop, bounds: Mapping[str, int] | None = None) -> Iterator[None]:
+@asynccontextmanager
+async def stopped(client: StoreClient, stop: Stop, bounds: Mapping[str, int] | None = None) -> AsyncIterator[None]:
     """Within the block one script stops once."""
+    await client.command("SET", _FAILING, stop.failing)
     before, client.scripts = client.scripts, StoppingLibrary(bounds, stop)
     try:
         yield
