@@ -34,6 +34,17 @@ pytest.register_assert_rewrite("tests.model.machine", "tests.support.recount")
 OpenLedger = Callable[..., Awaitable["Ledger"]]
 
 
+_configure = structlog.configure
+
+
+def _configure_without_cache(**options: Any) -> None:
+    """A logger that was used once under one test's configuration would keep it for ever."""
+    _configure(**options | {"cache_logger_on_first_use": False})
+
+
+structlog.configure = _configure_without_cache
+
+
 @pytest.fixture(autouse=True)
 def logging_stays_as_it_was() -> Iterator[None]:
     """What one test configures is nothing to the next."""
