@@ -2,10 +2,12 @@
 
 Reports. A node reports at its own beat (an offset and an interval, so that the fleet does not
 report all at once). With `idle_reports` off, a beat at which nothing has changed is skipped: such a
-report would say what the last one said. Two things follow. The ledger must not take the silence
-for an outage, so a run with idle reports off is given a `report_ttl` longer than the run. And a
+report would say what the last one said. Three things follow. The ledger must not take the silence
+for an outage, so a run with idle reports off is given a `report_ttl` longer than the run. A
 sandbox that came and went between two reports leaves a reservation that only a later report can
-settle, so its node goes on reporting for `settle_ms` after that. A report may be under way for a while
+settle, so its node goes on reporting for `settle_ms` after that. And the ledger must not take the silence for
+the node's report interval, by which it judges what is absent: so such reports acknowledge the answer before them, and two
+of them prove what two do that come at every beat. A report may be under way for a while
 after it was sampled; a late one for seconds. A node waits for its report to arrive, but no longer than
 `GIVE_UP_MS`: then it samples anew, and the old report may still arrive afterwards.
 
@@ -212,11 +214,13 @@ class Fleet:
 
     async def _deliver(self, node: SimulatedNode, heartbeat: Heartbeat) -> None:
         try:
-            await self._surface.heartbeat(heartbeat)
+            generation = await self._surface.heartbeat(heartbeat)
         except SchedulerError as refusal:
             self.refused_reports[code_of(refusal)] += 1
         else:
             node.arrived(heartbeat)
+            if not self._options.idle_reports and heartbeat.service_instance_id == node.service_instance_id:
+                node.acknowledged = generation
 
     def _expect_next_report(self, node: SimulatedNode, not_before_ms: int) -> None:
         if self._options.idle_reports or self._agenda.now_ms < self._attentive_until_ms[node.node_id]:

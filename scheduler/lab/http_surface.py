@@ -52,9 +52,9 @@ class OverHttp:
         with _own_errors():
             await self._next.nodes.put(node, over.DiscoveryState.LINGERING)
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> None:
+    async def heartbeat(self, heartbeat: Heartbeat) -> int:
         with _own_errors():
-            await self._next.nodes.heartbeat(heartbeat.node_id, _report(heartbeat))
+            return (await self._next.nodes.heartbeat(heartbeat.node_id, _report(heartbeat))).generation
 
     async def report_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> None:
         told = [over.SandboxEvent(**asdict(event)) for event in events]

@@ -61,7 +61,8 @@ class SimulatedSandbox:
 
 class SimulatedNode:
     """`changed` is true from any visible change until the next heartbeat is taken. `coming`: creates under way whose VM
-    has not started. `reported_ids` and `reported_allocation`: the newest heartbeat that has arrived."""
+    has not started. `reported_ids` and `reported_allocation`: the newest heartbeat that has arrived. `acknowledged`: the
+    generation of the last answer, where its reports say that; None: they do not."""
 
     def __init__(self, spec: NodeSpec, *, reports_roster: bool = True, sends_sequence: bool = True) -> None:
         self.spec = spec
@@ -72,6 +73,7 @@ class SimulatedNode:
         self.changed = True
         self.reported_ids: frozenset[str] = frozenset()
         self.reported_allocation = Size()
+        self.acknowledged: int | None = None
         self._newest_arrived = (-1, 0)
         self._restarts = 0
         self._reset_counters()
@@ -149,6 +151,7 @@ class SimulatedNode:
         self.sandboxes.clear()
         self.coming.clear()
         self._restarts += 1
+        self.acknowledged = None
         self._reset_counters()
         self.changed = True
 
@@ -183,6 +186,7 @@ class SimulatedNode:
             sequence=self._sequence if self.sends_sequence else None,
             snapshot=self.snapshot(now_ms),
             sandbox_ids=tuple(self.sandboxes) if self.reports_roster else None,
+            acknowledged_generation=self.acknowledged,
         )
 
     def arrived(self, heartbeat: Heartbeat) -> None:

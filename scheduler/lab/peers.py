@@ -125,7 +125,8 @@ class PeerScheduler:
 
     async def drain(self, address: NodeAddress) -> None: ...
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> None: ...
+    async def heartbeat(self, heartbeat: Heartbeat) -> int:
+        return 0
 
     async def report_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> None:
         machine = self._machines[node_id]

@@ -24,7 +24,8 @@ class Surface(Protocol):
     async def drain(self, address: NodeAddress) -> None:
         """Place nothing more on this node."""
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> None: ...
+    async def heartbeat(self, heartbeat: Heartbeat) -> int:
+        """The generation that the answer gives it."""
 
     async def report_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> None: ...
 
@@ -53,8 +54,8 @@ class InProcess:
     async def drain(self, address: NodeAddress) -> None:
         await self._services.nodes.set(address.node_id, address.endpoint, DiscoveryState.LINGERING)
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> None:
-        await self._services.nodes.heartbeat(heartbeat, None)
+    async def heartbeat(self, heartbeat: Heartbeat) -> int:
+        return (await self._services.nodes.heartbeat(heartbeat, None)).generation
 
     async def report_events(self, node_id: str, service_instance_id: str, events: Sequence[SandboxEvent]) -> None:
         await self._services.nodes.record_events(node_id, service_instance_id, events)

@@ -68,15 +68,16 @@ class PlainScheduler:
     async def drain(self, address: NodeAddress) -> None:
         del self.addresses[address.node_id]
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> None:
+    async def heartbeat(self, heartbeat: Heartbeat) -> int:
         self.reports.append(heartbeat)
         newest = self.last.get(heartbeat.node_id)
         if newest is not None and _order(heartbeat) <= _order(newest):
-            return
+            return 0
         self.last[heartbeat.node_id] = heartbeat
         for reservation_id, held in tuple(self.held.items()):
             if held.node_id == heartbeat.node_id:
                 self._look_for(reservation_id, held, heartbeat.sandbox_ids or ())
+        return 0
 
     def _look_for(self, reservation_id: str, held: Held, listed: Sequence[str]) -> None:
         told = held.reports_since_confirm is not None

@@ -99,6 +99,14 @@ async def test_an_idle_fleet_of_months_costs_nothing_and_never_falls_silent() ->
     assert (result.placed, result.degraded) == (12, 0)
 
 
+async def test_what_came_and_went_between_two_reports_is_free_again_after_a_long_quiet_time() -> None:
+    """Hours without a report are no report interval: the second sandbox fits once the first is told to be gone."""
+    hour_ms = 3_600_000
+    pairs = (at_ms for hour in range(1, 4) for at_ms in (hour * hour_ms, hour * hour_ms + 30_000))
+    trace = Trace((NodeSpec("a", 4, 8192),), tuple(TraceRequest(at_ms, 100, 4, 512) for at_ms in pairs))
+    assert (await judged(trace, (Strategy.LEAST_LOADED,), Setup("embedded")))["least_loaded"].placed == 6
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the published traces are not beside this repository")
 async def test_groups_that_open_on_the_least_loaded_node_hit_as_often_at_a_clearly_lower_peak(
