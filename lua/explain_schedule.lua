@@ -16,7 +16,7 @@
 -- ARGV[13]: excluded_count  how many of the following are excluded nodes
 -- ARGV[14..]: excluded  node ids, then locality keys
 -- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a number, and what breaks ties behind it),
---         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {limit as in schedule_sandbox} | {},
+--         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {what keeps it out, current, pending, requested, maximum} | {},
 --         {label, values asked for, value found} | {}, spread: what ranks before the rank}, …}
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
@@ -52,8 +52,9 @@ local function place_of(node_id, row)
   if settings.traits.by == 'rank' then
     -- @inline "include/ranking"
     local score, ties = rank_of(row, context.demand, settings)
-    -- A node is filled by rows (include/fullest), or chosen for what it holds, so another one may rank before it.
-    if (settings.fill_to > 0 or context.warm) and node_id == chosen then score = -2 end
+    -- Another one may rank before it or like it: equal ones take turns, a node is filled by rows (include/fullest), or it
+    -- was chosen for what it holds.
+    if node_id == chosen then score = -2 end
     -- What has something scarce to spare comes behind all others that fit.
     if context.scarce and node_id ~= chosen and is_spared(row, context.scarce) then score = 2 ^ 520 * (2 + score) end
     return string.format('%.17g ', score) .. ties
@@ -68,9 +69,13 @@ local reply = {
   context.degraded and '1' or '0', chosen and {} or refusal(request, context),
 }
 local observation
--- The limit that keeps the node out, when one does.
-local function limit_against(node_id, reason)
-  if reason ~= 'over_limit' then return {} end
+-- What keeps the node out, in figures.
+local function figures_against(node_id, row, reason)
+  if reason == 'spread' then return context.spread.figures(context.spread.counts(node_id, row)) end
+  if reason ~= 'over_limit' then
+    -- @inline "include/shortages"
+    return shortage_on(row, context.demand, reason)
+  end
   -- @inline "include/over_limit"
   observation = observation or read_observation_settings()
   return limit_on(node_id, context.demand, observation) or {}
@@ -88,8 +93,9 @@ local function label_against(node_id)
   return {}
 end
 
--- With a spread key the places with fewest of it come first.
+-- With a spread key the places with fewest of it come first, behind the chosen one.
 local function level_of(node_id, row)
+  if node_id == chosen then return '-1' end
   return integer(context.spread and context.spread.counts(node_id, row) or 0)
 end
 
@@ -119,7 +125,7 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     reply[#reply + 1] = {
       node_id, derived_status(known, now, settings.report_ttl_ms), reason, rank or '', cpu, memory,
       integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count),
-      limit_against(node_id, reason), reason == 'label' and mismatch or {}, rank and level_of(node_id, row) or '0',
+      figures_against(node_id, row, reason), reason == 'label' and mismatch or {}, rank and level_of(node_id, row) or '0',
     }
   end
 end

@@ -2,6 +2,12 @@
 -- Why nothing was chosen: every discovered node once, under its first reason. Counted from sets and rows, never by a scan.
 local TOLD_APART_MAX = 1000
 
+local function most_nodes(further)
+  local most = 0
+  for _, nodes in pairs(further or {}) do most = math.max(most, nodes) end
+  return most
+end
+
 local function refusal(request, context)
   local function count(set) return redis.call('ZCARD', key(set)) end
   if context.too_large then return { 'refused', integer(count('nodes')), {}, 'too_large', integer(count('nodes')) } end
@@ -53,6 +59,11 @@ local function refusal(request, context)
   if reasons.over_limit > 0 then
     -- @inline "include/over_limit"
     exceeded = commonest_limit(context, request.excluded, over)
+  elseif context.spread and context.spread.fewest and reasons.spread >= most_nodes(further) then
+    exceeded = context.spread.figures(context.spread.fewest)
+  elseif further and next(further) then
+    -- @inline "include/shortages"
+    exceeded = commonest_shortage(further, request, context)
   end
   if context.spread then context.spread.restore() end
   local reply = { 'refused', integer(count('nodes')), exceeded }

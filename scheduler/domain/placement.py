@@ -142,7 +142,9 @@ class BatchDecision:
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """A limit of `node_resource_limit` that `current + pending + requested` exceeds, in the limit's own unit."""
+    """What `current + pending + requested` exceeds, in its own unit: a limit of `node_resource_limit`, the capacity
+    of a node (`cpu_count`, `memory_bytes`, the name of a further resource), or `spread`, where
+    `current` counts all that is there."""
 
     limit: str
     current: int
@@ -163,7 +165,8 @@ class LabelMismatch:
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
     """Why one node is where it is: its rank (0 is first), or the reason why it is excluded. `pressure` is projected
-    with the request on it; `over_limit` and `label` come with the reasons of these names."""
+    with the request on it; `over_limit` comes with `over_limit`, `insufficient_…` and
+    `spread`, `label` with the reason of that name."""
 
     node_id: str
     status: NodeStatus
@@ -177,8 +180,9 @@ class NodeExplanation:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`node` None: the request would be refused, and `reasons` counts why; `over_limit` is the commonest limit.
-    `nodes` in id order: all of them, or one page, and then the `cursor` of the next (None at the end)."""
+    """`node` None: the request would be refused, and `reasons` counts why; `over_limit` is what keeps most nodes out,
+    in figures: of limits, else of further resources and spread. `nodes` in id order: all of them, or one page, and
+    then the `cursor` of the next (None at the end)."""
 
     strategy: Strategy
     node: NodeAddress | None

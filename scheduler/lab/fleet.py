@@ -6,8 +6,8 @@ report would say what the last one said. Three things follow. The ledger must no
 for an outage, so a run with idle reports off is given a `report_ttl` longer than the run. A
 sandbox that came and went between two reports leaves a reservation that only a later report can
 settle, so its node goes on reporting for `settle_ms` after that. And the ledger must not take the silence for
-the node's report interval, by which it judges what is absent: so such reports acknowledge the answer before them, and two
-of them prove what two do that come at every beat. A report may be under way for a while
+the node's report interval, by which it judges what is absent: so such reports acknowledge the answer before
+them, and two of them prove what two do that come at every beat. A report may be under way for a while
 after it was sampled; a late one for seconds. A node waits for its report to arrive, but no longer than
 `GIVE_UP_MS`: then it samples anew, and the old report may still arrive afterwards.
 

@@ -61,8 +61,8 @@ class SimulatedSandbox:
 
 class SimulatedNode:
     """`changed` is true from any visible change until the next heartbeat is taken. `coming`: creates under way whose VM
-    has not started. `reported_ids` and `reported_allocation`: the newest heartbeat that has arrived. `acknowledged`: the
-    generation of the last answer, where its reports say that; None: they do not."""
+    has not started. `reported_ids` and `reported_allocation`: the newest heartbeat that has arrived. `acknowledged`:
+    the generation of the last answer, where its reports say that; None: they do not."""
 
     def __init__(self, spec: NodeSpec, *, reports_roster: bool = True, sends_sequence: bool = True) -> None:
         self.spec = spec

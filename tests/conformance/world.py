@@ -60,6 +60,7 @@ _CONFIG_KEYS = {
     "grouped_round_robin",
     "node_resource_limit",
     "resources",
+    "scarce",
 }
 
 
@@ -73,6 +74,7 @@ def case_settings(area: str, name: str, config: Mapping[str, Any]) -> LedgerSett
     values["strategy"] = parse_strategy(config.get("strategy", "round_robin"))
     values["admission"] = Admission(config.get("admission", "strategy"))
     values["resources"] = tuple(config.get("resources", ()))
+    values["scarce"] = tuple(config.get("scarce", ()))
     if "limits" in config:
         values["limits"] = Limits(config["limits"])
     for dimension, factor in config.get("overcommit", {}).items():

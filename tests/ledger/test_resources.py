@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.placement import Hint, HintKind, OverLimit, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
@@ -69,6 +70,12 @@ async def test_a_configured_name_is_admitted_under_every_strategy(
     assert {(await placed(ledger, {"fpga": 0}))[0], (await placed(ledger, {"disk": 2**50}))[0]} <= {"n0", "n1", "n2"}
     explained = await ledger.placements.explain(asking({"fpga": 1}))
     assert [each.reason for each in explained.nodes] == ["insufficient_fpga"] * 3
+    full, none = OverLimit("fpga", 1, 1, 1, 2), OverLimit("fpga", 0, 0, 1, 0)
+    assert [each.over_limit for each in explained.nodes] == [none, full, none]
+    with pytest.raises(NoNodes) as refusal:
+        await ledger.placements.schedule(asking({"fpga": 1}))
+    assert explained.over_limit == full, "none has one free, and this one has them at all"
+    assert refusal.value.facts["over_limit"] == asdict(full)
     with pytest.raises(InvalidRequest, match=r"hint\.resources"):
         await ledger.placements.schedule(asking({"gpu": 1}))
     await assert_ledger_is_sound(ledger)

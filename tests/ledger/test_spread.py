@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest, Spread, Strategy
+from scheduler.domain.placement import BatchRequest, Hint, HintKind, OverLimit, ScheduleRequest, Spread, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle, ReservationState
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import AvoidSettings, GroupSettings, LedgerSettings
@@ -71,6 +71,10 @@ async def test_the_place_with_fewest_comes_first_and_full_places_are_refused(led
     zones = [await place(ledger, spread("zoned", over="zone", max=2)) for _ in range(4)]
     assert [len({*zones[:2]} & {"c"}), zones.count("c")] == [1, 2]
     assert await refusal(ledger, spread("zoned", over="zone", max=2)) == {"spread": 3}
+    for refused in (spread(max=2), spread("zoned", over="zone", max=2)):
+        explained = await ledger.placements.explain(refused)
+        figures = [explained.over_limit, *(node.over_limit for node in explained.nodes)]
+        assert figures == [OverLimit("spread", 2, 0, 1, 2)] * 4
     await assert_ledger_is_sound(ledger)
 
 

@@ -156,7 +156,7 @@ class BatchDecision:
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """A limit that `current + pending + requested` exceeds, in the limit's own unit."""
+    """What `current + pending + requested` exceeds, in its own unit: a limit, a capacity, or what a spread allows."""
 
     limit: str
     current: int

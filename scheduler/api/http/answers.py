@@ -109,7 +109,7 @@ class NodeExplanationAnswer(Answer):
     reason: str | None = Field(description="why it was left out")
     pressure: PressureAnswer
     pending: PendingAnswer
-    over_limit: OverLimitAnswer | None = Field(description="which limit, when that is the reason")
+    over_limit: OverLimitAnswer | None = Field(description="what it lacks or exceeds, in figures")
     label: LabelMismatchAnswer | None = Field(description="which label, when that is the reason")
 
 
@@ -119,7 +119,9 @@ class ExplanationAnswer(Answer):
     degraded: bool
     nodes: list[NodeExplanationAnswer]
     reasons: dict[str, int]
-    over_limit: OverLimitAnswer | None = Field(description="the commonest limit, when it would be refused for one")
+    over_limit: OverLimitAnswer | None = Field(
+        description="the commonest limit, further resource or spread, when it would be refused for one"
+    )
     cursor: str | None
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")
 
