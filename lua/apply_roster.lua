@@ -19,6 +19,7 @@
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/install"
+-- @include "include/resting"
 -- @include "include/entered"
 -- @include "include/rebuilding"
 
@@ -48,7 +49,7 @@ if added[1] or removed[1] then
   redis.call('HDEL', node, 'roster_digest')
 end
 local contested = install_added(node_id, added, generation, now)
-install_removed(node_id, removed, generation, #parse_reports(known.reports) <= 1, now)
+install_removed(node_id, removed, generation, #report_times.parse(known.reports) <= 1, now)
 if added[1] or removed[1] then edits = integer(redis.call('HINCRBY', node, 'roster_edits', 1)) end
 
 local more = false

@@ -61,6 +61,7 @@ elseif counts_again then
   if orphaned then
     change_reservation(id, 'orphaned', 1)
     redis.call('HINCRBY', key('stats'), 'reservations_orphaned', 1)
+    -- @inline "include/groups"
     charge_again(reservation, read_budget())
   end
 elseif reservation.state == 'pending' then

@@ -55,12 +55,18 @@ do
   for index = 1, #LIMITS do asked[#SETTINGS + index] = LIMITS[index] end
   stored = redis.call('HMGET', KEYS[1], unpack(asked))
 end
-local settings, refused = read_settings(stored)
-if refused then return refused end
+local settings
+do
+  local refused
+  settings, refused = read_settings(stored)
+  if refused then return refused end
+end
 local now = open_clock(ARGV[1])
 -- @inline "inline/straight_report"
--- @include "include/observe"
--- @include "include/install"
+-- @include "include/new_rows"
+-- @include "include/figures"
+-- @include "include/report_times"
+-- @include "include/resting"
 -- @include "include/entered"
 
 read_binding_settings(settings)
@@ -72,7 +78,7 @@ end
 -- What is due has ended before this report, and takes no credit of it.
 expire_due(now, EXPIRY_SLICE)
 save_rows()
-local node_id, instance, sequence, digest, stage = ARGV[2], ARGV[3], ARGV[4], ARGV[6], ARGV[7]
+local node_id, instance, sequence, digest = ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 local hung_up = ARGV[11] == '1'
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
   'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu',
@@ -99,19 +105,21 @@ end
 local tells_roster = digest ~= '' and not hung_up
 local edits = known.roster_edits or '0'
 local unchanged = tells_roster and digest == known.roster_digest
-if tells_roster and not unchanged and (stage == 'offer' or ARGV[8] ~= edits) then return { 'roster', edits } end
--- A node that registers itself; false while there is more to be settled of its absence.
-local function register()
-  -- @inline "include/discovery"
-  local settled = settle_absence(node_id, now)
-  local all = settled < REMOVED_SLICE
-  save_rows()
-  if all then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
-  save_rows()
-  if all then note_listed(node_id, 'active') end
-  return all
+if tells_roster and not unchanged and (ARGV[7] == 'offer' or ARGV[8] ~= edits) then return { 'roster', edits } end
+if not listed_already then
+  -- A node that registers itself; false while there is more to be settled of its absence.
+  local function register()
+    -- @inline "include/discovery"
+    local settled = settle_absence(node_id, now)
+    local all = settled < REMOVED_SLICE
+    save_rows()
+    if all then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
+    save_rows()
+    if all then note_listed(node_id, 'active') end
+    return all
+  end
+  if not register() then return { 'again', 'absence' } end
 end
-if not listed_already and not register() then return { 'again', 'absence' } end
 
 -- Decide: what this report says, and what has grown since the last one.
 local details = tonumber(ARGV[15])
@@ -122,20 +130,12 @@ if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
 local restarted = known.last_seen_ms ~= nil
   and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
 local first = known.last_seen_ms == nil or restarted
-local added, removed = {}, {}
-if tells_roster and not unchanged and stage == 'whole' then
-  local last_added = 30 + details + tonumber(ARGV[9])
-  for index = 31 + details, #ARGV do
-    local part = index <= last_added and added or removed
-    part[#part + 1] = ARGV[index]
-  end
-end
 local interval_ms = tonumber(known.interval_ms or '')
 -- A silence is no interval: what comes after it would wait for as long to prove anything.
 if not first and not hung_up and not overdue then
-  interval_ms = learned_interval(interval_ms, now - tonumber(known.last_seen_ms))
+  interval_ms = report_times.learned_interval(interval_ms, now - tonumber(known.last_seen_ms))
 end
-local reports = first and {} or parse_reports(known.reports)
+local reports = first and {} or report_times.parse(known.reports)
 
 -- Write.
 if listed_already and ARGV[5] ~= '' and redis.call('HGET', node_key(node_id), 'self_registered') == '1' then
@@ -146,21 +146,34 @@ report_generation = integer(generation)
 local account = account_of(node_id)
 account.generation = generation
 for _, name in ipairs(REPORTED) do account[name] = figures[name] or account[name] end
-local contested, more = {}, false
-local sliced = tells_roster and not unchanged and stage == 'sliced'
-if tells_roster and not unchanged and not sliced then
-  contested = install_added(node_id, added, generation, now)
-  install_removed(node_id, removed, generation, #reports == 0, now)
-end
-account.roster_whole = tells_roster and not sliced and not contested[1] and 1 or 0
+local sliced = tells_roster and not unchanged and ARGV[7] == 'sliced'
+-- How many ids are newly listed; whether the installed roster was edited; which ids another node keeps; whether more is to
+-- be ended.
+local roster = { listed = 0, edited = false, contested = {}, more = false }
+account.roster_whole = 0
 if tells_roster and not sliced then
-  local acknowledged = tonumber(ARGV[10])
-  if acknowledged and same_instance and not restarted and acknowledged <= tonumber(known.generation or '0') then
-    undo_deletes(node_id, acknowledged)
-    more = drop_absent(node_id, acknowledged, now, now)
+  local function install_roster()
+    -- @inline "include/install"
+    if not unchanged then
+      local added, removed, last_added = {}, {}, 30 + details + tonumber(ARGV[9])
+      for index = 31 + details, #ARGV do
+        local part = index <= last_added and added or removed
+        part[#part + 1] = ARGV[index]
+      end
+      roster.listed, roster.edited = #added, added[1] ~= nil or removed[1] ~= nil
+      roster.contested = install_added(node_id, added, generation, now)
+      install_removed(node_id, removed, generation, #reports == 0, now)
+    end
+    account.roster_whole = roster.contested[1] and 0 or 1
+    local acknowledged = tonumber(ARGV[10])
+    if acknowledged and same_instance and not restarted and acknowledged <= tonumber(known.generation or '0') then
+      undo_deletes(node_id, acknowledged)
+      roster.more = drop_absent(node_id, acknowledged, now, now)
+    end
+    local received = { reports = first and '' or known.reports, interval_ms = interval_ms, sequence = sequence }
+    roster.more = judge_absence(node_id, received, settings, generation, now) or roster.more
   end
-  local received = { reports = first and '' or known.reports, interval_ms = interval_ms, sequence = sequence }
-  more = judge_absence(node_id, received, settings, generation, now) or more
+  install_roster()
 end
 if not first and not hung_up and (digest == '' or string.sub(digest, 1, 2) == '0:') then
   (function()
@@ -172,8 +185,10 @@ if first then account.entered, account.credit, account.pauses = -1, least_credit
 if figures.paused_sandbox_count > 0 then account.pauses = 1 end
 if account.roster_whole == 1 then
   local clean = rest_on(node_id, account, generation, account.entered < 0)
-  count_entered(node_id, account, figures, #added)
-  if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then more = settle_entered(node_id, account, now) or more end
+  count_entered(node_id, account, figures, roster.listed)
+  if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
+    roster.more = settle_entered(node_id, account, now) or roster.more
+  end
   review_doubts(node_id, account, clean, now)
 end
 
@@ -231,24 +246,24 @@ local function write_report()
   if not same_instance then fields[#fields + 1], fields[#fields + 2] = 'instances', select(2, processes()) end
   if interval_ms then fields[#fields + 1], fields[#fields + 2] = 'interval_ms', integer(interval_ms) end
   if tells_roster or first then
-    local told = tells_roster and format_reports(reports, generation, now) or ''
+    local told = tells_roster and report_times.format(reports, generation, now) or ''
     fields[#fields + 1], fields[#fields + 2] = 'reports', told
   end
   for _, name in ipairs(FIGURES) do fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name]) end
   for index = 31, 30 + details do fields[#fields + 1] = ARGV[index] end
-  if tells_roster and not unchanged and not sliced and not contested[1] then
+  if tells_roster and not unchanged and not sliced and not roster.contested[1] then
     fields[#fields + 1], fields[#fields + 2] = 'roster_digest', digest
   end
   redis.call('HSET', node_key(node_id), unpack(fields))
   local over = { 'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu', 'explained_any_memory',
     'waiting', 'last_heard_ms' }
-  if sliced or contested[1] then over[#over + 1] = 'roster_digest' end
+  if sliced or roster.contested[1] then over[#over + 1] = 'roster_digest' end
   if known.cordoned and not cordoned then over[#over + 1], over[#over + 2] = 'cordoned', 'told_status' end
   redis.call('HDEL', node_key(node_id), unpack(over))
 end
 write_report()
-if added[1] or removed[1] then edits = integer(redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)) end
-if tells_roster and not sliced then note_conflicts(node_id, #contested) end
+if roster.edited then edits = integer(redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)) end
+if tells_roster and not sliced then note_conflicts(node_id, #roster.contested) end
 redis.call('ZADD', key('seen'), integer(now), node_id)
 redis.call('ZREM', key('silent'), node_id)
 redis.call('ZREM', key('forgotten'), node_id)
@@ -257,6 +272,6 @@ return (function()
   -- @inline "include/cpu_configs"
   return {
     'accepted', integer(generation), sliced and '1' or '0', edits, cpu_config_due(node_id, now) and '1' or '0',
-    more and '1' or '0', unlabelled and '1' or '0', told_changes(), unpack(contested),
+    roster.more and '1' or '0', unlabelled and '1' or '0', told_changes(), unpack(roster.contested),
   }
 end)()

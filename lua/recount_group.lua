@@ -13,6 +13,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
+-- @include "include/groups"
 -- @include "include/reservations"
 -- @include "include/findings"
 local NEWER_MAX = 2000

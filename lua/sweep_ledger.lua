@@ -12,6 +12,7 @@
 -- @include "include/settings"
 -- @include "include/discovery"
 -- @include "include/identity"
+-- @include "include/silence"
 local SLICE = 128
 local BINDING_SLICE = 500
 

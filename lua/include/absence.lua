@@ -12,7 +12,8 @@ do
   local function proven_before(reports, interval_ms, generation, now)
     local proven
     for _, report in ipairs(reports) do
-      if report.generation < generation and 2 * (now - report.at_ms) >= (interval_ms or REPORT_TIMES.interval_least_ms) then proven = report.generation end
+      local apart = 2 * (now - report.at_ms) >= (interval_ms or report_times.interval_least_ms)
+      if report.generation < generation and apart then proven = report.generation end
     end
     return proven
   end
@@ -70,7 +71,7 @@ do
   -- Ends what the reports before this one and this one together prove absent, a slice of it; whether there may be
   -- more. `known`: reports before this one, interval_ms, sequence ('' or nil: a report may be a copy).
   function judge_absence(node_id, known, settings, generation, now)
-    local proven = proven_before(parse_reports(known.reports), tonumber(known.interval_ms or ''), generation, now)
+    local proven = proven_before(report_times.parse(known.reports), tonumber(known.interval_ms or ''), generation, now)
     local told_before_ms = now
     if not known.sequence or known.sequence == '' then told_before_ms = now - settings.binding_grace_ms end
     if settings.binding_grace_ms == 0 then proven, told_before_ms = generation, now end

@@ -15,95 +15,67 @@
 --   forks_*, ends_new       forks told, and named reservations ended, that a report may not have shown yet
 --   counted_*               reservations settled by counts, which may own a listed id
 --   doubts_*                doubts of kind n; until when there are more than are kept
-local ACCOUNT = {
-  'roster_whole', 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
-  'deleted_memory', 'baseline_generation', 'baseline_ids', 'baseline_cpu', 'baseline_memory', 'discount_cpu',
-  'discount_memory', 'discount_count', 'entered', 'credit', 'shown', 'counts', 'fails', 'pauses', 'forks_new',
-  'ends_new', 'counted_new', 'counted_old', 'doubts_named', 'doubts_until_ms',
-}
--- Of these, what ended or was told since the last report.
-local RECENT = { 'forks_new', 'ends_new', 'counted_new', 'counted_old', 'doubts_named', 'doubts_until_ms' }
 local REPORTED = {
   'generation', 'allocated_cpu', 'allocated_memory_bytes', 'paused_allocated_cpu', 'paused_allocated_memory_bytes',
 }
 local accounts = {}
 
--- The account of a node that has a hash, or nil.
-local function account_of(node_id)
-  local known = accounts[node_id]
-  if known ~= nil then return known or nil end
-  local names = { unpack(ACCOUNT) }
-  for _, name in ipairs(REPORTED) do names[#names + 1] = name end
-  names[#names + 1] = 'endpoint'
-  local found = redis.call('HMGET', node_key(node_id), unpack(names))
-  if not found[#names] then
-    accounts[node_id] = false
-    return nil
-  end
-  local account = { stored = {} }
-  for index, name in ipairs(ACCOUNT) do
-    account.stored[name] = found[index] or (name == 'entered' and '-1' or '0')
-    account[name] = tonumber(account.stored[name])
-  end
-  for index, name in ipairs(REPORTED) do account[name] = tonumber(found[#ACCOUNT + index] or '') or 0 end
-  account.lowered_cpu = account.roster_whole * account.deleted_cpu
-  account.lowered_memory = account.roster_whole * account.deleted_memory
-  accounts[node_id] = account
-  return account
-end
+local account_of, lowered_by, save_account
+do
+  local ACCOUNT = {
+    'roster_whole', 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
+    'deleted_memory', 'baseline_generation', 'baseline_ids', 'baseline_cpu', 'baseline_memory', 'discount_cpu',
+    'discount_memory', 'discount_count', 'entered', 'credit', 'shown', 'counts', 'fails', 'pauses', 'forks_new',
+    'ends_new', 'counted_new', 'counted_old', 'doubts_named', 'doubts_until_ms',
+  }
 
--- By how much deleted sandboxes lower the load of the last report.
-local function lowered_by(account)
-  if not account or account.roster_whole == 0 then return 0, 0 end
-  return account.deleted_cpu, account.deleted_memory
-end
-
--- Writes what changed of an account, and lowers the load in the node's row by what was deleted since.
-local function save_account(node_id, account)
-  local row = row_of(node_id)
-  local cpu, memory = lowered_by(account)
-  if row and (cpu ~= account.lowered_cpu or memory ~= account.lowered_memory) then
-    row.cpu_load = math.max(0, account.allocated_cpu + account.paused_allocated_cpu - cpu)
-    row.memory_load = math.max(0, account.allocated_memory_bytes + account.paused_allocated_memory_bytes - memory)
-  end
-  account.lowered_cpu, account.lowered_memory = cpu, memory
-  local changed = {}
-  for _, name in ipairs(ACCOUNT) do
-    local text = integer(account[name])
-    if text ~= account.stored[name] then
-      changed[#changed + 1], changed[#changed + 2] = name, text
-      account.stored[name] = text
+  -- The account of a node that has a hash, or nil.
+  function account_of(node_id)
+    local known = accounts[node_id]
+    if known ~= nil then return known or nil end
+    local names = { unpack(ACCOUNT) }
+    for _, name in ipairs(REPORTED) do names[#names + 1] = name end
+    names[#names + 1] = 'endpoint'
+    local found = redis.call('HMGET', node_key(node_id), unpack(names))
+    if not found[#names] then
+      accounts[node_id] = false
+      return nil
     end
+    local account = { stored = {} }
+    for index, name in ipairs(ACCOUNT) do
+      account.stored[name] = found[index] or (name == 'entered' and '-1' or '0')
+      account[name] = tonumber(account.stored[name])
+    end
+    for index, name in ipairs(REPORTED) do account[name] = tonumber(found[#ACCOUNT + index] or '') or 0 end
+    account.lowered_cpu = account.roster_whole * account.deleted_cpu
+    account.lowered_memory = account.roster_whole * account.deleted_memory
+    accounts[node_id] = account
+    return account
   end
-  if changed[1] then redis.call('HSET', node_key(node_id), unpack(changed)) end
-end
 
--- The node's hash was written anew: its account is read again.
-local function close_account(node_id)
-  accounts[node_id] = nil
-end
-
--- The process that reports is one of the earlier ones from now on, so that a late call of it is known as such once
--- another reports.
-local function remember_process(node_id)
-  -- @inline "include/instances"
-  local known = as_table_of(node_key(node_id), 'service_instance_id', 'sequence', 'instances')
-  if known.service_instance_id then redis.call('HSET', node_key(node_id), 'instances', replaced_by(known, '')) end
-end
-
--- Takes all but what outlives the observation of a node out of its hash, once its account is saved: sums over a roster
--- that is still kept, and who has reported. `kept`: further fields that stay.
-local function forget_observation(node_id, kept)
-  remember_process(node_id)
-  local stays, gone = {}, {}
-  for _, name in ipairs({ 'unexplained', 'told_cpu', 'told_memory', 'unsized_cpu', 'unsized_memory', 'deleted_cpu',
-    'deleted_memory', 'baseline_generation', 'baseline_ids', 'roster_edits', 'instances', 'labels_configured', 'labels_api', 'labels_kubernetes', unpack(RECENT) }) do
-    stays[name] = true
+  -- By how much deleted sandboxes lower the load of the last report.
+  function lowered_by(account)
+    if not account or account.roster_whole == 0 then return 0, 0 end
+    return account.deleted_cpu, account.deleted_memory
   end
-  for _, name in ipairs(kept) do stays[name] = true end
-  for _, name in ipairs(redis.call('HKEYS', node_key(node_id))) do
-    if not stays[name] then gone[#gone + 1] = name end
+
+  -- Writes what changed of an account, and lowers the load in the node's row by what was deleted since.
+  function save_account(node_id, account)
+    local row = row_of(node_id)
+    local cpu, memory = lowered_by(account)
+    if row and (cpu ~= account.lowered_cpu or memory ~= account.lowered_memory) then
+      row.cpu_load = math.max(0, account.allocated_cpu + account.paused_allocated_cpu - cpu)
+      row.memory_load = math.max(0, account.allocated_memory_bytes + account.paused_allocated_memory_bytes - memory)
+    end
+    account.lowered_cpu, account.lowered_memory = cpu, memory
+    local changed = {}
+    for _, name in ipairs(ACCOUNT) do
+      local text = integer(account[name])
+      if text ~= account.stored[name] then
+        changed[#changed + 1], changed[#changed + 2] = name, text
+        account.stored[name] = text
+      end
+    end
+    if changed[1] then redis.call('HSET', node_key(node_id), unpack(changed)) end
   end
-  if gone[1] then redis.call('HDEL', node_key(node_id), unpack(gone)) end
-  close_account(node_id)
 end

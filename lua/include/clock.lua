@@ -1,4 +1,5 @@
--- @include "include/cursors"
+-- @include "include/keys"
+-- @include "include/time"
 -- The clock of scripts that turn no rotation.
 local function open_clock(given)
   local kept = redis.call('HMGET', key('rotations'), 'now', 'offset')

@@ -4,39 +4,39 @@
 --   node:<id>:unnamed   open reservation without a sandbox → 'lifecycle,sequence,cpu,memory,count', as held;
 --                       a capital: restored after a loss, so it may be in the baseline, and is held in full
 --   node:<id>:doubts    reservation that ended without a told name and may still own a listed id
-local UNNAMED_MAX = 1024
-local dirty_accounts = {}
-
--- Open or unnamed reservations, or what the roster shows, changed: to be weighed anew before rows are saved.
-local function weigh_again(node_id) dirty_accounts[node_id] = true end
-
-local function note_unnamed(reservation, cpu, memory, count)
-  weigh_again(reservation.node_id)
-  local letter = reservation.lifecycle == 'heartbeat' and 'h' or 'e'
-  if reservation.restored then letter = string.upper(letter) end
-  redis.call('HSET', node_key(reservation.node_id, 'unnamed'), reservation.reservation_id,
-    string.format('%s,%d,%d,%d,%d', letter, reservation.sequence, cpu, memory, count))
-end
-
--- The unnamed that were made before `generation`, by lifecycle. Nil: more than may be weighed.
-local function read_unnamed(node_id, generation)
-  local hash = node_key(node_id, 'unnamed')
-  if redis.call('HLEN', hash) > UNNAMED_MAX then return nil end
-  local found = { e = {}, h = {} }
-  local flat = redis.call('HGETALL', hash)
-  for index = 2, #flat, 2 do
-    local letter, sequence, cpu, memory, count = string.match(flat[index], '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    if found[letter] and tonumber(sequence) < generation then
-      table.insert(found[letter], {
-        id = flat[index - 1], cpu = tonumber(cpu), memory = tonumber(memory), count = tonumber(count),
-      })
-    end
-  end
-  return found
-end
-
-local sum_of, surely_entered, weigh_unnamed, grant_discount
+local weigh_again, note_unnamed, read_unnamed, surely_entered, weigh_unnamed
 do
+  local UNNAMED_MAX = 1024
+  local dirty_accounts = {}
+
+  -- Open or unnamed reservations, or what the roster shows, changed: to be weighed anew before rows are saved.
+  function weigh_again(node_id) dirty_accounts[node_id] = true end
+
+  function note_unnamed(reservation, cpu, memory, count)
+    weigh_again(reservation.node_id)
+    local letter = reservation.lifecycle == 'heartbeat' and 'h' or 'e'
+    if reservation.restored then letter = string.upper(letter) end
+    redis.call('HSET', node_key(reservation.node_id, 'unnamed'), reservation.reservation_id,
+      string.format('%s,%d,%d,%d,%d', letter, reservation.sequence, cpu, memory, count))
+  end
+
+  -- The unnamed that were made before `generation`, by lifecycle. Nil: more than may be weighed.
+  function read_unnamed(node_id, generation)
+    local hash = node_key(node_id, 'unnamed')
+    if redis.call('HLEN', hash) > UNNAMED_MAX then return nil end
+    local found = { e = {}, h = {} }
+    local flat = redis.call('HGETALL', hash)
+    for index = 2, #flat, 2 do
+      local letter, sequence, cpu, memory, count = string.match(flat[index], '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+      if found[letter] and tonumber(sequence) < generation then
+        table.insert(found[letter], {
+          id = flat[index - 1], cpu = tonumber(cpu), memory = tonumber(memory), count = tonumber(count),
+        })
+      end
+    end
+    return found
+  end
+
   -- The sizes there are, in order, and how many have each: few differ, however many wait.
   local function sorted_sizes(waiting, dimension)
     local found, sizes = {}, {}
@@ -50,7 +50,7 @@ do
   end
 
   -- Σ of the `count` smallest; of the largest when `from_top`.
-  function sum_of(sizes, count, from_top)
+  local function sum_of(sizes, count, from_top)
     local total, distinct = 0, #sizes.values
     for index = 1, distinct do
       if count <= 0 then break end
@@ -103,7 +103,7 @@ do
   end
 
   -- Takes a discount out of what a row counts as pending, in place of the one before.
-  function grant_discount(node_id, account, cpu, memory, count)
+  local function grant_discount(node_id, account, cpu, memory, count)
     local row = row_of(node_id)
     if row then
       row.pending_cpu = row.pending_cpu + account.discount_cpu - cpu
@@ -112,15 +112,15 @@ do
     end
     account.discount_cpu, account.discount_memory, account.discount_count = cpu, memory, count
   end
-end
 
-before_saving = function()
-  for node_id in pairs(dirty_accounts) do
-    local account = account_of(node_id)
-    if account then grant_discount(node_id, account, weigh_unnamed(node_id, account)) end
-    dirty_accounts[node_id] = nil
-  end
-  for node_id, account in pairs(accounts) do
-    if account then save_account(node_id, account) end
+  before_saving = function()
+    for node_id in pairs(dirty_accounts) do
+      local account = account_of(node_id)
+      if account then grant_discount(node_id, account, weigh_unnamed(node_id, account)) end
+      dirty_accounts[node_id] = nil
+    end
+    for node_id, account in pairs(accounts) do
+      if account then save_account(node_id, account) end
+    end
   end
 end

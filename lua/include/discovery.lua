@@ -1,4 +1,5 @@
 -- @include "include/observe"
+-- @include "include/forget_observation"
 -- @include "include/labels"
 -- @include "include/reservations"
 -- @include "include/artifacts"

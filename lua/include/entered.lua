@@ -1,7 +1,6 @@
 -- @include "include/reservations"
 -- Callers that never confirm: how many creates have entered the node, by ids newly listed and by what its
 -- counters say. Counts only grow, so it does not matter when a report was sampled or which were lost.
-local SETTLED_SLICE = 128
 
 -- `listed`: how many ids this report newly lists. Only for a report whose roster is installed whole: the roster after
 -- another one would count again what the counters of that one show, and so would an id that another node kept. What
@@ -31,6 +30,7 @@ end
 
 -- When all that is unnamed has entered, nothing is held of it any more. A slice of it; whether there is more.
 local function settle_entered(node_id, account, now)
+  local SETTLED_SLICE = 128
   if account.credit <= 0 then return false end
   local waiting = read_unnamed(node_id, account.generation)
   if not waiting or #waiting.h == 0 or surely_entered(node_id, account, waiting) < #waiting.h then return false end

@@ -38,28 +38,31 @@ local function exceeded_limit(limits, figures)
   return nil
 end
 
--- The most that a truncated percentage of `whole` allows: the largest part whose percentage is not above the limit.
-local function most_of(whole, limit)
-  if whole == 0 then return nil end
-  local hundreds = math.floor(whole / 100)
-  local most = (limit + 1) * hundreds + math.ceil((limit + 1) * (whole - hundreds * 100) / 100) - 1
-  return math.min(most, 2 ^ 53 - 1)
-end
+local set_bounds
+do
+  -- The most that a truncated percentage of `whole` allows: the largest part whose percentage is not above the limit.
+  local function most_of(whole, limit)
+    if whole == 0 then return nil end
+    local hundreds = math.floor(whole / 100)
+    local most = (limit + 1) * hundreds + math.ceil((limit + 1) * (whole - hundreds * 100) / 100) - 1
+    return math.min(most, 2 ^ 53 - 1)
+  end
 
-local function lesser(one, other)
-  return one and other and math.min(one, other) or one or other
-end
+  local function lesser(one, other)
+    return one and other and math.min(one, other) or one or other
+  end
 
--- Writes into a row what a creation may bring the node to. Starting sandboxes are none of sandbox_count, and will be.
-local function set_bounds(row, limits, figures)
-  local limit = {}
-  for index = 1, #LIMITS do limit[index] = tonumber(limits[index] or '') end
-  local cpu = limit[4] and most_of(figures.cpu_count, limit[4])
-  cpu = lesser(limit[8], cpu and cpu + figures.paused_allocated_cpu)
-  local memory = limit[6] and most_of(figures.memory_total_bytes, limit[6])
-  memory = lesser(limit[9], memory and memory + figures.paused_allocated_memory_bytes)
-  local count = lesser(limit[1], limit[2] and limit[2] + figures.sandbox_count)
-  count = lesser(count, limit[7] and limit[7] - figures.paused_sandbox_count)
-  row.bounded = (cpu or memory or count) ~= nil or nil
-  row.cpu_most, row.memory_most, row.count_most = cpu or -1, memory or -1, count and math.max(0, count) or -1
+  -- Writes into a row what a creation may bring the node to. Starting sandboxes are none of sandbox_count, and will be.
+  function set_bounds(row, limits, figures)
+    local limit = {}
+    for index = 1, #LIMITS do limit[index] = tonumber(limits[index] or '') end
+    local cpu = limit[4] and most_of(figures.cpu_count, limit[4])
+    cpu = lesser(limit[8], cpu and cpu + figures.paused_allocated_cpu)
+    local memory = limit[6] and most_of(figures.memory_total_bytes, limit[6])
+    memory = lesser(limit[9], memory and memory + figures.paused_allocated_memory_bytes)
+    local count = lesser(limit[1], limit[2] and limit[2] + figures.sandbox_count)
+    count = lesser(count, limit[7] and limit[7] - figures.paused_sandbox_count)
+    row.bounded = (cpu or memory or count) ~= nil or nil
+    row.cpu_most, row.memory_most, row.count_most = cpu or -1, memory or -1, count and math.max(0, count) or -1
+  end
 end

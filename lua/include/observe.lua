@@ -1,6 +1,5 @@
 -- @include "include/new_rows"
 -- @include "include/account"
--- @include "include/silence"
 -- @include "include/figures"
 -- The figures a node last reported, or nil.
 local function read_figures(node_id)

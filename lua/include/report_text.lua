@@ -7,9 +7,9 @@ local function format_report(text, generation, now)
     if before and at_ms - before < least then least = at_ms - before end
     count, before = count + 1, at_ms
   end
-  if count > REPORT_TIMES.kept or (count == REPORT_TIMES.kept and least < REPORT_TIMES.interval_least_ms) then
-    return format_reports(parse_reports(text), generation, now)
+  if count > report_times.kept or (count == report_times.kept and least < report_times.interval_least_ms) then
+    return report_times.format(report_times.parse(text), generation, now)
   end
-  if count == REPORT_TIMES.kept then text = string.match(text, ',(.*)$') end
+  if count == report_times.kept then text = string.match(text, ',(.*)$') end
   return string.format('%s%s%d:%d', text, text == '' and '' or ',', generation, now)
 end

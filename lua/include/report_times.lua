@@ -1,15 +1,15 @@
 -- @include "include/reply"
 -- When a node's reports were received: its usual interval, and the last ones that told a roster.
-local REPORT_TIMES = { kept = 8, interval_least_ms = 1000 }
+local report_times = { kept = 8, interval_least_ms = 1000 }
 
 -- The node's usual time between two reports, with the newest one in it.
-local function learned_interval(interval_ms, gap_ms)
-  if not interval_ms then return math.max(REPORT_TIMES.interval_least_ms, gap_ms) end
-  return math.max(REPORT_TIMES.interval_least_ms, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
+function report_times.learned_interval(interval_ms, gap_ms)
+  if not interval_ms then return math.max(report_times.interval_least_ms, gap_ms) end
+  return math.max(report_times.interval_least_ms, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
 end
 
 -- 'generation:received_at_ms,…' of this instance's last reports with a roster, oldest first.
-local function parse_reports(text)
+function report_times.parse(text)
   local reports = {}
   for generation, at_ms in string.gmatch(text or '', '(%d+):(%d+)') do
     reports[#reports + 1] = { generation = tonumber(generation), at_ms = tonumber(at_ms) }
@@ -18,15 +18,15 @@ local function parse_reports(text)
 end
 
 -- With a report more. Of a burst the ones in between are left out, so that it does not push out the old ones.
-local function format_reports(reports, generation, now)
+function report_times.format(reports, generation, now)
   reports[#reports + 1] = { generation = generation, at_ms = now }
-  if #reports > REPORT_TIMES.kept then
+  if #reports > report_times.kept then
     local closest, least = 2, math.huge
     for index = 2, #reports - 1 do
       local gap = reports[index].at_ms - reports[index - 1].at_ms
       if gap < least then closest, least = index, gap end
     end
-    table.remove(reports, least < REPORT_TIMES.interval_least_ms and closest or 1)
+    table.remove(reports, least < report_times.interval_least_ms and closest or 1)
   end
   local parts = {}
   for index, report in ipairs(reports) do parts[index] = integer(report.generation) .. ':' .. integer(report.at_ms) end

@@ -2,11 +2,9 @@
 -- @include "include/doubts"
 -- @include "include/records"
 -- @include "include/revisions"
--- @include "include/groups"
 -- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
 local EXPIRY_SLICE = 128
-local ACKNOWLEDGED_MAX = 1024
 -- The report that is being accounted for, by its generation; a script that records one sets it.
 local report_generation
 
@@ -57,6 +55,7 @@ end
 -- Ends a reservation: nothing is held any more, and it stays readable for a while.
 -- One that counters settled may still be named by an event, so it is kept among the acknowledged.
 local function finish_reservation(reservation, state, reason, now)
+  local ACKNOWLEDGED_MAX = 1024
   local id, node_id = reservation.reservation_id, reservation.node_id
   local retention = readable_for(reservation)
   release(reservation)
@@ -92,7 +91,8 @@ local function finish_reservation(reservation, state, reason, now)
   if reservation.lifecycle == 'explicit' or (state == 'settled' and (reason == 'listed' or reason == 'deleted')) then
     explain_growth(node_id, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes), 1)
   end
-  if state == 'cancelled' or (state == 'expired' and reservation.lifecycle == 'explicit') then
+  if reservation.group_charged == '1' and (state == 'cancelled' or (state == 'expired' and reservation.lifecycle == 'explicit')) then
+    -- @inline "include/groups"
     give_back(reservation)
   end
   redis.call('HINCRBY', key('stats'), 'reservations_' .. state, 1)

@@ -1,4 +1,5 @@
 -- @include "include/identity"
+-- @include "include/groups"
 -- @include "include/memories"
 -- Restores one reservation after a loss, and all that depends on it.
 

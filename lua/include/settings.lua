@@ -55,14 +55,3 @@ local function read_binding_settings(settings)
   settings.binding_ttl_ms = tonumber(found[1])
   settings.binding_grace_ms = tonumber(found[2])
 end
-
--- The budgets of groups and how they open, added to `settings`.
-local function read_group_settings(settings)
-  local found = redis.call('HMGET', KEYS[1], 'group_max_sandbox_count', 'group_max_cpu_count', 'group_max_memory_mb',
-    'group_placement', 'max_open_groups')
-  settings.group_max_sandbox_count = tonumber(found[1])
-  settings.group_max_cpu_count = tonumber(found[2])
-  settings.group_max_memory_mb = tonumber(found[3])
-  settings.group_traits = strategy_traits(found[4])
-  settings.max_open_groups = tonumber(found[5])
-end

@@ -12,7 +12,10 @@ if request.unadmitted then return { 'unadmitted', request.unadmitted } end
 local context = { settings = settings, cursors = cursors, now = now, admits = settings.admits and request.creation }
 context.avoiding = avoided[1] ~= nil
 find_candidates(context)
-if settings.traits.by == 'group' then read_group_settings(settings) end
+if settings.traits.by == 'group' then
+  -- @inline "include/group_settings"
+  read_group_settings(settings)
+end
 if settings.scarce and request.creation then
   -- @inline "include/scarcity"
   context.scarce = spared_by(request, settings.scarce)

@@ -119,7 +119,7 @@ repeat
   set('generation', generation_text)
   set('status', 'ready')
   set('last_seen_ms', now_ms)
-  set('interval_ms', form('%d', learned_interval(tonumber(interval_ms or ''), now - seen_ms)))
+  set('interval_ms', form('%d', report_times.learned_interval(tonumber(interval_ms or ''), now - seen_ms)))
   set('sequence', sequence == '' and known_sequence or sequence)
   set('cpu_percent', ARGV[23])
   set('memory_used_bytes', ARGV[24])

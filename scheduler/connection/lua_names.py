@@ -195,7 +195,9 @@ class _Reader:
             raise LuaSyntaxError(self.line, f"'=' or 'in' is due, found {self.text!r}")
         self.expressions(block)
         self.expect("do")
-        self.block_in(block, until=("end",), variables=tuple(variables))
+        # Lua keeps three variables of its own for each loop.
+        own = [("(for)", variables[0][1])] * 3
+        self.block_in(block, until=("end",), variables=(*own, *variables))
 
     def named_function(self, block: Block) -> None:
         name, line = self.name()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import redis
 
+from scheduler.connection.lua_names import read_names
 from scheduler.connection.scripts import ScriptLibrary, find_folder
 from tests.support.servers import RedisServer
 
 LIBRARY = ScriptLibrary(find_folder())
 ALLOWED = 200
-TO_SPARE = 20
+TO_SPARE = {"record_heartbeat": 80}  # of the others 20
 
 
 def loads_with(client: redis.Redis, text: str, more: int) -> bool:
@@ -26,7 +27,7 @@ def loads_with(client: redis.Redis, text: str, more: int) -> bool:
 
 
 @pytest.mark.parametrize("name", LIBRARY.names)
-def test_a_script_has_twenty_locals_to_spare(name: str, real_server: RedisServer) -> None:
+def test_a_script_has_locals_to_spare(name: str, real_server: RedisServer) -> None:
     text = LIBRARY.render(name)
     with real_server.client() as client:
         left = 0
@@ -35,4 +36,7 @@ def test_a_script_has_twenty_locals_to_spare(name: str, real_server: RedisServer
                 left += step
         client.script_flush()
     print(f"{name}: {left} locals to spare")
-    assert left >= TO_SPARE, f"{name}: {left} left; put helpers that one file alone uses into a do block, or a function"
+    advice = "put helpers that one file alone uses into a do block, what is seldom needed inline into a function"
+    assert left >= TO_SPARE.get(name, 20), f"{name}: {left} left; {advice}"
+    # Counted by reading the text: so many are alive at once where most are.
+    assert left == ALLOWED - read_names(text).most_locals
