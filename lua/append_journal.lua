@@ -6,7 +6,6 @@
 -- ARGV[3]: dropped  how many entries the caller had to drop since its last call
 -- ARGV[4..]: entries  age_ms, text, …
 -- Reply: {'kept', how many entries the journal keeps; 0: it is off} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(entries log journal)
 -- @include "include/keys"
 -- @include "include/reply"

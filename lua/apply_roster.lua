@@ -12,7 +12,6 @@
 -- ARGV[8..]: sandbox_ids  the added, then those no longer listed; at most 500 of them
 -- Reply: {'applied', roster_edits, more (1|0), {changes of reservations}, contested id, …} | {'superseded'}
 --        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(ids in the slice + unnamed reservations of the node, at most 1,024)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -10,7 +10,6 @@
 --          caller: its create may still go on
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
 --        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
 -- @include "include/reply"

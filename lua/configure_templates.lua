@@ -10,7 +10,6 @@
 -- ARGV[5..]: templates  template_id, cpu_count, memory_mb, …; then ids that this configuration does not declare
 -- Reply: {'configured', {template_id, …} forgotten, {template_id, …} that stay because another replica is alive}
 --        {'outdated', revision of the ledger's settings} | {'full', limit} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(changes log templates)
 -- @include "include/keys"
 -- @include "include/reply"

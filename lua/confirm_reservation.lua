@@ -7,7 +7,6 @@
 -- ARGV[3]: sandbox_id
 -- Reply: {'ok', replayed, orphaned, {reservation fields}, {changes of others}} | {'conflict', why, {reservation fields}}
 --        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
 -- @include "include/reply"

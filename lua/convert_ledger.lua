@@ -7,7 +7,6 @@
 -- ARGV[2..]: defaults  field, value, …: settings that an earlier version did not have
 -- Reply: {'converting', stage that was worked on, how much was done}  call again
 --        {'converted'} | {'nothing'}  no older ledger is there | {'unknown', 'format', found}
--- Errors: none
 -- Cost: one slice of at most 500 small steps
 -- @include "include/keys"
 -- @include "include/reply"

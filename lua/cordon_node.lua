@@ -10,7 +10,6 @@
 -- ARGV[5]: put_back  '' | 'remembered' | 'told': a replica that puts back a lost ledger remembers it, or was itself told it last
 -- Reply: {'cordoned' | 'uncordoned'} | {'unobserved'}: not listed, or it never reported | {'mismatch', reporting instance}
 --        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(log nodes)
 -- @include "include/keys"
 -- @include "include/reply"

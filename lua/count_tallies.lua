@@ -3,7 +3,6 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'counted'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(nodes + reservations): for a ledger that comes from an earlier version, or that a script left half-way
 -- @include "include/keys"
 -- @include "include/reply"

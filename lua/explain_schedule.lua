@@ -20,7 +20,6 @@
 --         {label, values asked for, value found} | {}, spread: what ranks before the rank}, …}
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(limit log nodes)
 -- @include "include/keys"
 -- @include "include/reply"

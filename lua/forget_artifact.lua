@@ -7,7 +7,6 @@
 -- ARGV[4]: key
 -- ARGV[5]: node_id
 -- Reply: {'forgotten'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(log artifacts)
 -- @include "include/keys"
 -- @include "include/reply"

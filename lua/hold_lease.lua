@@ -6,7 +6,6 @@
 -- ARGV[3]: holder
 -- ARGV[4]: ttl_ms  0: the holder lets go
 -- Reply: {'held'} | {'taken', holder} | {'free'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(1)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -8,7 +8,6 @@
 -- ARGV[5]: version  of the inputs, as report_cpu_config told it
 -- ARGV[6]: text  the common template; '' when one of the inputs cannot be read
 -- Reply: {'nothing'} | {'send', template} | {'changed'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(1)
 -- @include "include/keys"
 -- @include "include/reply"

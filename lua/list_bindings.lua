@@ -6,7 +6,6 @@
 -- ARGV[3..]: sandbox_ids  at most 500, when asked for by name
 -- Reply: {'bindings', cursor ('0': that was all), binding_ttl_ms, sandbox_id, node_id, endpoint, left_ms, …}
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(1) per binding, about 500 in one slice
 -- @include "include/keys"
 -- @include "include/reply"

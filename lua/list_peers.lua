@@ -8,7 +8,6 @@
 -- ARGV[5]: after  the last id of the slice before, '' starts at the first
 -- Reply: {'peers', last id looked at ('': that was all), node_id, backend, address, …}
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(nodes), 500 in one slice
 -- @include "include/keys"
 -- @include "include/reply"

@@ -8,7 +8,6 @@
 -- ARGV[5]: state  '' for all states
 -- Reply: {'page', last sequence looked at | '', {reservation_id, {reservation fields}, …}} | {'again'}
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(limit)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -9,7 +9,6 @@
 -- ARGV[6]: cursor  '0' starts; then what the slice before told
 -- ARGV[7]: found_count  by the slices before
 -- Reply: {'providers', cursor ('0': that was all), node_id, address, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(providers), about 500 in one slice
 -- @include "include/keys"
 -- @include "include/reply"

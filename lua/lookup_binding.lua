@@ -5,7 +5,6 @@
 -- ARGV[2]: sandbox_id
 -- Reply: {'bound', node_id, endpoint, recorded_at_ms} | {'missing', rebuilding}
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(1)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: commands  all that scripts and plain reads use
 -- Reply: {'proven', withheld command, …} | {'unable'}  this server cannot tell (before Redis 7): try them
--- Errors: none
 -- Cost: O(commands)
 -- @include "include/keys"
 

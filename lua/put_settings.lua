@@ -20,7 +20,6 @@
 --        that stand against these and name what this version does not know; nothing was written
 --        {'written'|'same'|'adopted'|'conflict', {settings}, rebuilding_ms}: for how long from now on what is
 --        missing is told as not rebuilt
--- Errors: none
 -- Cost: O(settings + replicas)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -6,7 +6,6 @@
 -- ARGV[3]: cpu_count
 -- ARGV[4]: memory_mb  MiB
 -- Reply: {'declared'} | {'full', limit} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(log templates)
 -- @include "include/keys"
 -- @include "include/reply"

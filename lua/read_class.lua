@@ -5,7 +5,6 @@
 -- ARGV[2]: class  its name, as `classes` has it
 -- Reply: {'class', nodes, rows in use, lowest row, highest row, least memory capacity, most memory capacity}
 --        {'missing'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(rows of the class)
 -- @include "include/keys"
 -- @include "include/reply"

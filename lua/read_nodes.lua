@@ -11,7 +11,6 @@
 -- Reply: {'nodes', last id looked at | '' (that was all), {node_id, {fields}, status, reason, cpu pressure, memory pressure,
 --         pending cpu, pending bytes, pending count, further resources as the row has them}, …}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(limit log nodes)
 -- @include "include/keys"
 -- @include "include/reply"

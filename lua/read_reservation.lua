@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: reservation_id
 -- Reply: {'ok', {reservation fields}} | {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
 -- @include "include/reply"

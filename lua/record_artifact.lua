@@ -8,7 +8,6 @@
 -- ARGV[4]: key
 -- ARGV[5]: node_id
 -- Reply: {'recorded'} | {'unlisted'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(log artifacts); at most 16 evictions of 256 providers each
 -- @include "include/keys"
 -- @include "include/reply"

@@ -7,7 +7,6 @@
 -- ARGV[4]: endpoint
 -- Reply: {'recorded', {changes of reservations}} | {'refused'}
 --        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(log bindings)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -8,7 +8,6 @@
 -- ARGV[4..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
 -- Reply: {'counted', how many were new, {changes of reservations}} | {'stale'}: of a process that another has replaced
 --        {'unlisted'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(events + unnamed reservations of the node, at most 1,024 of them)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -41,7 +41,6 @@
 --        contested id, …}
 --        {'stale', generation} | {'roster', roster_edits}: read the installed roster and call again
 --        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(difference + unnamed reservations of the node, at most 1,024), whatever the roster's size
 -- @include "include/keys"
 -- @include "include/reply"

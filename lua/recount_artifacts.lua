@@ -5,7 +5,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: pairs  node_id that offers the artifact ('': nobody said), artifact, …; at most 200 pairs
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(pairs × providers, of artifacts with at most 500)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: pairs  node_id that lists or was assigned the sandbox ('': nobody said), sandbox_id, …; at most 200 pairs
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(pairs log bindings)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -5,7 +5,6 @@
 -- ARGV[2]: class  its name, as `classes` has it
 -- ARGV[3]: first  the first chunk of rows of the slice
 -- Reply: {'recounted', subject, rule, detail, …} | {'done'} no rows are left | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(256 rows)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -7,7 +7,6 @@
 -- ARGV[4..]: reservation_ids  those among them that named the group
 -- Reply: {'recounted', subject, rule, detail, …} | {'moved'}  so much was placed meanwhile that the caller must read again
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(ids + reservations newer than walked_to, at most 2,000 of these)
 -- @include "include/keys"
 -- @include "include/reply"

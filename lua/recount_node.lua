@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id  listed or not: of a node that is not, hardly anything may be left
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(open reservations of the node + its roster, up to 2,000 ids)
 -- @include "include/keys"
 -- @include "include/reply"

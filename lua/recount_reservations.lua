@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: reservation_ids  at most 100; also ids that only a list knows
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(ids log reservations)
 -- @include "include/keys"
 -- @include "include/reply"

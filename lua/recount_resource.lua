@@ -5,7 +5,6 @@
 -- ARGV[2]: name  of the resource
 -- ARGV[3]: first  rank of the first node of the slice
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(500 nodes)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -6,7 +6,6 @@
 -- ARGV[3]: name  what follows the kind in the key
 -- ARGV[4]: first  rank of the first node of the slice
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(500 nodes)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: clusters  ids of clusters whose CPU templates are kept
 -- Reply: {'recounted', subject, rule, detail, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(distinct CPU templates + artifact scopes + distinct CPU capacities)
 -- @include "include/keys"
 -- @include "include/reply"

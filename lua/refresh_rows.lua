@@ -3,7 +3,6 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'refreshed', more (1|0)} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(500 nodes)
 -- @include "include/keys"
 -- @include "include/reply"

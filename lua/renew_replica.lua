@@ -6,7 +6,6 @@
 -- ARGV[3]: ttl_ms  0: this replica leaves
 -- Reply: {'alive', epoch, revision, digest, refreshing (1|0), skew_ms of ledger time, now_ms, replica_id, …}: who lives
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(log replicas)
 -- @include "include/keys"
 -- @include "include/reply"

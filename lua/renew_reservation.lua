@@ -6,7 +6,6 @@
 -- ARGV[3]: ttl_ms  from now
 -- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', state, {reservation fields}}
 --        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(log reservations)
 -- @include "include/keys"
 -- @include "include/reply"

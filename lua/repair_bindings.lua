@@ -5,7 +5,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: sandbox_ids  at most 200
 -- Reply: {'repaired', sandbox_id without a record, …} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(ids log bindings)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -4,7 +4,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: cluster_id
 -- Reply: {'repaired'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(nodes of the cluster)
 -- @include "include/keys"
 -- @include "include/reply"

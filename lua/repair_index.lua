@@ -5,7 +5,6 @@
 -- ARGV[2]: name  of the row: its class and number; or of the pool whose unknown nodes these are
 -- ARGV[3]: first  rank of the first node of the slice
 -- Reply: {'repaired', how many were taken out, how many there were in the slice} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(500 nodes)
 -- @include "include/keys"
 -- @include "include/reply"

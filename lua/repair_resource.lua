@@ -5,7 +5,6 @@
 -- ARGV[2]: name  of the resource
 -- ARGV[3..]: node_ids  those of the slice, at most 500
 -- Reply: {'repaired'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(nodes)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -8,7 +8,6 @@
 -- ARGV[5..]: ids  reservations, then sandboxes, that named the key
 -- Reply: {'repaired'} | {'moved'}  so much was placed meanwhile that the caller must read again
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(ids + reservations newer than walked_to, at most 2,000 of these)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -5,7 +5,6 @@
 -- ARGV[2]: artifacts_count  how many were counted
 -- ARGV[3..]: scopes  scope, how many artifacts it has, …
 -- Reply: {'repaired'} | {'moved'} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(distinct CPU capacities + artifact scopes)
 -- @include "include/keys"
 -- @include "include/reply"

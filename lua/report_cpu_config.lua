@@ -11,7 +11,6 @@
 -- Reply: {'nothing'} | {'send', template}
 --        {'compute', version, node_id, …}  intersect the kept texts of these nodes, in this order, and install the result
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(log nodes of the cluster); O(distinct templates) when a new one is to be computed
 -- @include "include/keys"
 -- @include "include/reply"

@@ -5,7 +5,6 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'reset', skew_ms that was taken back, nodes that were brought back}  call again until no node was
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: one slice of at most 500 nodes
 -- @include "include/keys"
 -- @include "include/reply"

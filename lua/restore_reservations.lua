@@ -9,7 +9,6 @@
 -- ARGV[5..]: reservations  reservation_id, how many fields, field, value, …; at most 100 of them
 -- Reply: {'restored', how many of them were missing or older, gated_ms}: how long others may still be waited for
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(reservations in the slice)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -20,7 +20,6 @@
 --        {'conflict'} | {'taken', index, {reservation fields} | {}}: the sandbox id is another's
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 --        {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(creations * (classes + log nodes)), at most 256 creations
 -- @include "include/keys"
 -- @include "include/reply"

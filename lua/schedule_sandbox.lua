@@ -27,7 +27,6 @@
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 --        {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(classes + log nodes); bounded slices of expiry and silence backlog, each answered with 'again', as is a search
 --       that limits refuse too many nodes
 -- @include "include/keys"

@@ -4,7 +4,6 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'swept', how much was done; 0: nothing was due} | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: at most about 2,000 small steps
 -- @include "include/keys"
 -- @include "include/reply"

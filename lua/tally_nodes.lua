@@ -7,7 +7,6 @@
 --         {CPUs: capacity, allocated, reserved, free, the most free on one node}, {bytes of memory: the same},
 --         node_id, pending cpu, pending bytes, pending count, …}  of the first slice all nodes, later those with any
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(slice), 200 nodes
 -- @include "include/keys"
 -- @include "include/reply"

@@ -5,7 +5,6 @@
 -- ARGV[2]: first  how many of the open ones are done with; 0 starts
 -- Reply: {'tally', next first ('': that was all), node_id, state, count, age_ms of the oldest, …}
 --        {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(slice), about 500 reservations
 -- @include "include/keys"
 -- @include "include/reply"

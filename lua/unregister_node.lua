@@ -6,7 +6,6 @@
 -- ARGV[3]: service_instance_id
 -- Reply: {'unregistered'} | {'mismatch', reporting instance} | {'again'}
 --        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
--- Errors: none
 -- Cost: O(1) plus slices of 500 bindings
 -- @include "include/keys"
 -- @include "include/reply"

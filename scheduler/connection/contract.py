@@ -7,11 +7,10 @@
     -- ARGV[2]: node_id
     -- ARGV[3..]: sandbox_ids  one per sandbox
     -- Reply: {status, …}
-    -- Errors: CODE what it means, or none
     -- Cost: O(log n) …
 
-A section continues on comment lines that start with two spaces or more, and ends with the comment block. Errors are
-separated by semicolons or commas; each begins with its code in capitals.
+A section continues on comment lines that start with two spaces or more, and ends with the comment block. A script raises
+no errors of its own: whatever it refuses is a reply, whose first word says so.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ from dataclasses import dataclass
 
 from scheduler.errors import ConfigurationError
 
-SECTIONS = ("Guarantee", "Reply", "Errors", "Cost")
+SECTIONS = ("Guarantee", "Reply", "Cost")
 
-_SECTION = re.compile(r"^-- (Guarantee|KEYS\[(\d+)(\.\.)?\]|ARGV\[(\d+)(\.\.)?\]|Reply|Errors|Cost):\s*(.*)$")
+_SECTION = re.compile(r"^-- (Guarantee|KEYS\[(\d+)(\.\.)?\]|ARGV\[(\d+)(\.\.)?\]|Reply|Cost):\s*(.*)$")
 _TITLE = re.compile(r"^-- ([a-z0-9_]+)\.lua:\s+(\S.*)$")
-_CODE = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,6 @@ class Contract:
     keys: tuple[Parameter, ...]
     arguments: tuple[Parameter, ...]
     reply: str
-    errors: tuple[str, ...]
     cost: str
 
 
@@ -92,7 +89,6 @@ def read_contract(text: str, shown: str) -> Contract:
         keys=_parameters(parameters["KEYS"], "KEYS", shown),
         arguments=_parameters(parameters["ARGV"], "ARGV", shown),
         reply=_joined(sections["Reply"]),
-        errors=tuple(dict.fromkeys(_CODE.findall(_joined(sections["Errors"])))),
         cost=_joined(sections["Cost"]),
     )
 

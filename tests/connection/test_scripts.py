@@ -21,7 +21,6 @@ HEADER = """\
 --   or empty
 -- ARGV[2..]: node_ids  one per node
 -- Reply: {'placed', node_id}
--- Errors: LEDGER when a row is broken; ARGUMENT otherwise
 -- Cost: O(log n)
 return { 'placed' }
 """
@@ -202,7 +201,6 @@ def test_a_contract_is_read_from_the_header(write: Write) -> None:
         (1, "now_ms", "milliseconds, or empty", False),
         (2, "node_ids", "one per node", True),
     ]
-    assert contract.errors == ("LEDGER", "ARGUMENT")
     assert contract.cost == "O(log n)"
 
 
@@ -212,9 +210,8 @@ def test_a_contract_is_read_from_the_header(write: Write) -> None:
         ("-- place_one.lua: places one.", "-- places one", r"^lua/place_one\.lua:1: a script begins with"),
         ("-- Guarantee: it is", "-- It is", "lacks Guarantee"),
         ("-- Reply: {'placed', node_id}\n", "", "lacks Reply"),
-        ("-- Errors: LEDGER when a row is broken; ARGUMENT otherwise", "-- Errors:", "lacks Errors"),
         ("-- Cost: O(log n)\n", "", "lacks Cost"),
-        ("-- Cost: O(log n)\n", "-- Cost: O(1)\n-- Cost: O(log n)\n", r":11: Cost appears twice"),
+        ("-- Cost: O(log n)\n", "-- Cost: O(1)\n-- Cost: O(log n)\n", r":10: Cost appears twice"),
         ("ARGV[2..]", "ARGV[3..]", r"ARGV\[3\] stands where ARGV\[2\] is due"),
         ("ARGV[1]", "ARGV[1..]", r"ARGV\[1\.\.\] is not the last"),
         ("KEYS[1]: settings  the", "KEYS[1]: The", r"KEYS\[1\] needs a name in small letters"),

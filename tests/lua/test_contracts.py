@@ -91,7 +91,7 @@ def test_lua_keeps_to_the_rules_of_this_house(file: str) -> None:
     )
     forbidden = {
         r"math\.random": "Redis seeds it the same for every script",
-        r"(?<![\w.])error\(": "a breach of contract is error_reply, raised after no write",
+        r"(?<![\w.])error\(|\berror_reply\b": "what a script refuses is a reply, whose first word says so",
         r"'KEYS'": "KEYS walks the whole server",
         r"\[\[|--\[": "the loader drops comment lines and reads no long brackets",
         r"\bcmsgpack\b|\bstruct\b|\bbit\.": "the embedded ledger lacks it",
