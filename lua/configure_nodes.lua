@@ -11,7 +11,8 @@
 -- ARGV[6..]: nodes  node_id, endpoint, labels as include/labels writes them, …; then ids that this configuration does
 --          not list
 -- Reply: {'configured', {node_id, endpoint, state, …} that changed, {node_id, …} taken out, {node_id, …} that stay
---        because another replica is alive, {node_id, …} without their labels, because there are too many label sets} | {'outdated', revision of the ledger's settings}
+--        because another replica is alive, {node_id, …} without their labels, because there are too many label sets}
+--        {'outdated', revision of the ledger's settings}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Cost: O(changes log nodes + open reservations of returning nodes); what is evicted of those that return too
 --       late goes in slices before anything changes

@@ -37,7 +37,9 @@ local other = reservation_named(sandbox_id, now)
 save_rows()
 if other and other.reservation_id == id then other = nil end
 if reservation.state == 'cancelled' then return { 'conflict', 'cancelled', fields() } end
-if (told or named) and reservation.sandbox_id ~= sandbox_id then return { 'conflict', 'another sandbox was told', fields() } end
+if (told or named) and reservation.sandbox_id ~= sandbox_id then
+  return { 'conflict', 'another sandbox was told', fields() }
+end
 if other and other.sandbox_told ~= '0' then return { 'conflict', 'told for another reservation', fields() } end
 if told and (reservation.state == 'confirmed' or reservation.state == 'settled') then
   return { 'ok', '1', reservation.orphaned or '0', fields(), told_changes() }

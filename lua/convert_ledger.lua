@@ -1,7 +1,8 @@
 -- convert_ledger.lua: brings the ledger of version 0.1 (format 1), or one of format 2 or 3, to the format of this version.
 -- Guarantee: version 0.1 is fenced before anything of its ledger is touched: each of its scripts then fails before
---            its first write; replicas of formats 2 and 3 refuse in words from the one step on that converts theirs. Whatever
---            stops a slice, the next call goes on from there; the ledger opens, with the settings it had, in the last step.
+--            its first write; replicas of formats 2 and 3 refuse in words from the one step on that converts theirs.
+--            Whatever stops a slice, the next call goes on from there; the ledger opens, with the settings it had, in the
+--            last step.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2..]: defaults  field, value, …: settings that an earlier version did not have

@@ -7,7 +7,8 @@
 -- ARGV[2]: node_id
 -- ARGV[3]: service_instance_id  of the process that reports
 -- ARGV[4]: cordoned  '1' or '0'
--- ARGV[5]: put_back  '' | 'remembered' | 'told': a replica that puts back a lost ledger remembers it, or was itself told it last
+-- ARGV[5]: put_back  '' | 'remembered' | 'told': a replica that puts back a lost ledger remembers it, or was itself told
+--          it last
 -- Reply: {'cordoned' | 'uncordoned'} | {'unobserved'}: not listed, or it never reported | {'mismatch', reporting instance}
 --        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Cost: O(log nodes)

@@ -15,9 +15,10 @@
 -- ARGV[12]: spread  what must be spread: max|skew,number,node|label,key; '' when nothing
 -- ARGV[13]: excluded_count  how many of the following are excluded nodes
 -- ARGV[14..]: excluded  node ids, then locality keys
--- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a number, and what breaks ties behind it),
---         cpu pressure, memory pressure, pending cpu, pending bytes, pending count, {what keeps it out, current, pending, requested, maximum} | {},
---         {label, values asked for, value found} | {}, spread: what ranks before the rank}, …}
+-- Reply: {'explained', strategy, node_id | '', endpoint, degraded, {refusal} | {}, {node_id, status, reason, rank | '' (a
+--        number, and what breaks ties behind it), cpu pressure, memory pressure, pending cpu, pending bytes, pending count,
+--        {what keeps it out, current, pending, requested, maximum} | {}, {label, values asked for, value found} | {},
+--        spread: what ranks before the rank}, …}
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what}
 --        {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
 -- Cost: O(limit log nodes)
@@ -105,7 +106,8 @@ for _, node_id in ipairs(redis.call('ZRANGEBYLEX', key('nodes'), from, '+', 'LIM
     local known = as_table_of(node_key(node_id), 'discovery', 'status', 'last_seen_ms', 'avoided_until_ms')
     local reason = standing(row, known, context.demand, settings, now)
     if reason == 'unhealthy' and context.degraded and node_pools.holds(context.variant, row.pool) then
-      reason = request.creation and obstacle(row, context.demand, settings, context.admits) or (row.avoided and 'avoided' or '')
+      reason = request.creation and obstacle(row, context.demand, settings, context.admits)
+        or (row.avoided and 'avoided' or '')
     end
     local mismatch = {}
     if node_pools.holds(context.variant, row.pool) and (reason ~= 'unhealthy' or context.degraded)

@@ -1,6 +1,6 @@
 -- read_nodes.lua: nodes as they look at this moment: named ones, or a page of all in id order.
--- Guarantee: statuses are derived on one clock; reservations whose deadline has passed do not show. Looks at a bounded number of
---            nodes, of that status or not.
+-- Guarantee: statuses are derived on one clock; reservations whose deadline has passed do not show. Looks at a bounded
+--            number of nodes, of that status or not.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: after  the last id of the page before, '' starts at the first

@@ -3,7 +3,8 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'summary', {name, value, …}, {replica_id, …}, {status, nodes, …}, {sum, value, … of include/tallies},
---         {class, with its labels written out, most CPUs free on one, most bytes free on one, …} (-1: not known), {slot, text, … of include/rates}}
+--         {class, with its labels written out, most CPUs free on one, most bytes free on one, …} (-1: not known), {slot,
+--         text, … of include/rates}}
 --        {'again'} | {'uncounted'}: the sums are to be counted first | {'uninitialised'} | {'unknown', what, found}
 -- Cost: O(classes + replicas), nodes that are silent and drain, 1,000 of those over a limit, and once each reservation that
 --       is the oldest no longer

@@ -50,7 +50,9 @@ end
 
 local function sized(cpu, memory, reservation)
   local facts = { cpu = cpu, memory = memory, exact = true }
-  if reservation then facts.caller, facts.group_key, facts.spread = reservation.caller or '', reservation.group_key or '', reservation.spread end
+  if reservation then
+    facts.caller, facts.group_key, facts.spread = reservation.caller or '', reservation.group_key or '', reservation.spread
+  end
   return facts
 end
 

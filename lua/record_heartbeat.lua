@@ -199,7 +199,8 @@ local function write_report()
   local discovery = known.discovery == 'lingering' and 'lingering' or 'active'
   figures.lowered_cpu, figures.lowered_memory = lowered_by(account)
   account.lowered_cpu, account.lowered_memory = figures.lowered_cpu, figures.lowered_memory
-  if ARGV[13] ~= (known.labels_reported or '') or (row.labels or '') ~= (known.label_set or '') or known.unlabelled == '1' then
+  if ARGV[13] ~= (known.labels_reported or '') or (row.labels or '') ~= (known.label_set or '')
+    or known.unlabelled == '1' then
     -- @inline "include/labels"
     unlabelled = not labelling.apply(node_id, 'labels_reported', ARGV[13])
   end

@@ -22,7 +22,9 @@ for index = 2, #ARGV, 2 do
   local subject, name = 'artifact ' .. artifact, artifact_key(artifact)
   local listed, providers = redis.call('ZSCORE', key('artifacts'), artifact), redis.call('HLEN', name)
   if listed and providers == 0 then finding(subject, 'providers', 'is listed but nobody provides it') end
-  if providers > 0 and not listed then finding(subject, 'listing', 'has providers but is not listed, so nothing can evict it') end
+  if providers > 0 and not listed then
+    finding(subject, 'listing', 'has providers but is not listed, so nothing can evict it')
+  end
   if node_id ~= '' and not waiting and redis.call('SISMEMBER', node_key(node_id, 'artifacts'), artifact) == 1
     and redis.call('HEXISTS', name, node_id) == 0 then
     finding(subject, 'providers', 'is offered by node ' .. node_id .. ', which is not among its providers')

@@ -23,7 +23,8 @@ local function recount_bound(subject, sandbox_id, binding)
   if is_listed(node_id, sandbox_id) then
     if assigned or due then finding(subject, 'assigned', 'is in the roster of node ' .. node_id .. ' and still awaited') end
     if (binding.deleted > 0) ~= (redis.call('ZSCORE', node_key(node_id, 'deleted'), sandbox_id) ~= false) then
-      finding(subject, 'deleted', 'was deleted by an event of node ' .. node_id .. ' in its record or in the list, not in both')
+      finding(subject, 'deleted',
+        'was deleted by an event of node ' .. node_id .. ' in its record or in the list, not in both')
     end
   elseif tonumber(assigned or -1) ~= binding.sequence or tonumber(due or -1) ~= binding.recorded_at_ms then
     finding(subject, 'bound', 'is bound to node ' .. node_id .. ', which neither lists nor awaits it as recorded')

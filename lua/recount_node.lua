@@ -59,7 +59,8 @@ local function recount_labels()
   local text = id and redis.call('HGET', key('label_sets'), id) or ''
   local without = known.unlabelled == '1' and not id
   if (text ~= told and not without) or (known.labels or '') ~= text then
-    finding(subject, 'labels', 'has ' .. shown(text) .. ', its sources say ' .. shown(told) .. ', noted: ' .. shown(known.labels))
+    finding(subject, 'labels',
+      'has ' .. shown(text) .. ', its sources say ' .. shown(told) .. ', noted: ' .. shown(known.labels))
   end
 end
 
@@ -136,7 +137,9 @@ local function recount_place()
     finding(subject, 'index', 'does not stand in row ' .. integer(place.row) .. ' of class ' .. place.class)
   end
   if place.shadowed and not among_free then finding(subject, 'index', 'does not stand among the free ones') end
-  if place.unknown and missing(place.unknown, 0) then finding(subject, 'index', 'is missing from those that rank as unknown') end
+  if place.unknown and missing(place.unknown, 0) then
+    finding(subject, 'index', 'is missing from those that rank as unknown')
+  end
 end
 
 -- A node that is avoided is watched, and says until when.

@@ -22,7 +22,9 @@ local subject = 'spread ' .. spread_key
 local counts, wrong = recounted_spread(spread_key)
 if not counts then return { 'moved' } end
 for _, each in ipairs(wrong) do
-  finding(subject, 'reservation', each[1] .. (each[2] and ' does not count, although it is open' or ' counts, although it has ended or its sandbox counts'))
+  local wrong = each[2] and ' does not count, although it is open'
+    or ' counts, although it has ended or its sandbox counts'
+  finding(subject, 'reservation', each[1] .. wrong)
 end
 local total, found = 0, as_table(redis.call('HGETALL', key('spread:' .. spread_key)))
 for node_id, count in pairs(counts) do

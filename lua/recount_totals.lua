@@ -39,7 +39,8 @@ end
 -- After a conversion they are entered with the rows, slice by slice.
 if redis.call('HEXISTS', KEYS[1], 'refresh_after') == 0 then equal('capacities of nodes', capacities, size('nodes')) end
 equal('candidates, avoided, unhealthy, over_limit, lingering and waiting together',
-  size('candidates') + size('avoided') + size('unhealthy') + size('over_limit') + size('lingering') + size('waiting'), size('nodes'))
+  size('candidates') + size('avoided') + size('unhealthy') + size('over_limit') + size('lingering') + size('waiting'),
+  size('nodes'))
 equal('expiry and finished together', size('expiry') + size('finished'), size('reservations'))
 equal('groups:recent', size('groups:recent'), redis.call('HLEN', key('groups')))
 equal('artifact_scopes', sum_of(key('artifact_scopes')), size('artifacts'))

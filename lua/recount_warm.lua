@@ -18,7 +18,8 @@ for index = 2, #ARGV, 2 do
   local own = redis.call('ZSCORE', node_key(node_id, 'warm'), origin)
   local listed = redis.call('ZSCORE', key('warm:' .. origin), node_id)
   if own ~= listed then
-    finding('warm ' .. origin, 'nodes', 'was given to node ' .. node_id .. ' at ' .. shown(own) .. ', kept: ' .. shown(listed))
+    finding('warm ' .. origin, 'nodes',
+      'was given to node ' .. node_id .. ' at ' .. shown(own) .. ', kept: ' .. shown(listed))
   elseif own and not redis.call('ZSCORE', key('nodes'), node_id) then
     finding('warm ' .. origin, 'nodes', 'leads to node ' .. node_id .. ', which is not listed')
   end

@@ -4,7 +4,8 @@
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: name  of the row: its class and number; or of the pool whose unknown nodes these are
 -- ARGV[3]: first  rank of the first node of the slice
--- Reply: {'repaired', how many were taken out, how many there were in the slice} | {'uninitialised'} | {'unknown', what, found}
+-- Reply: {'repaired', how many were taken out, how many there were in the slice} | {'uninitialised'}
+--        {'unknown', what, found}
 -- Cost: O(500 nodes)
 -- @include "include/keys"
 -- @include "include/reply"

@@ -32,7 +32,9 @@ end
 
 -- Entries of lists that a stopped script left behind.
 local function clear_lists()
-for _, cpu_capacity in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do leave_capacity(node_id, tonumber(cpu_capacity)) end
+for _, cpu_capacity in ipairs(redis.call('ZRANGE', key('capacities'), 0, -1)) do
+  leave_capacity(node_id, tonumber(cpu_capacity))
+end
   local claims = redis.call('HGETALL', node_key(node_id, 'claims'))
   for index = 1, #claims, 2 do
     local open, sandbox_id = is_open_here(claims[index + 1])
@@ -96,7 +98,9 @@ end
 
 clear_lists()
 -- As long as record_events remembers events.
-if redis.call('PTTL', node_key(node_id, 'explained')) == -1 then redis.call('PEXPIRE', node_key(node_id, 'explained'), 600000) end
+if redis.call('PTTL', node_key(node_id, 'explained')) == -1 then
+  redis.call('PEXPIRE', node_key(node_id, 'explained'), 600000)
+end
 if discovered then
   redis.call('ZADD', key('nodes'), 0, node_id)
   new_row(node_id)
@@ -111,7 +115,9 @@ if discovered then
   mend_cpu_config(node_id, known.last_seen_ms ~= nil)
   cpu_rows.move(node_id, nil, cpu_rows.place_of(row_of(node_id), node_id), rows[node_id].text)
 else
-  for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do redis.call('ZREM', key(name), node_id) end
+  for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do
+    redis.call('ZREM', key(name), node_id)
+  end
   for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
   held_by_open(node_id)
   forget_artifacts(node_id)

@@ -18,7 +18,8 @@
 --        {{index, reason, count, …}, …}}: placed and refused ones, by index from 0
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}: not all fit
 --        {'conflict'} | {'taken', index, {reservation fields} | {}}: the sandbox id is another's
---        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
+--        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'}
+--        {'uninitialised'} | {'unknown', what, found}
 --        {'not_rebuilt', ms, of what}
 -- Cost: O(creations * (classes + log nodes)), at most 256 creations
 -- @include "include/keys"

@@ -25,7 +25,8 @@
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
 --        {'conflict', {reservation fields}} | {'taken', {reservation fields} | {}}: the sandbox id is another's
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
---        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'} | {'uninitialised'} | {'unknown', what, found}
+--        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'}
+--        {'uninitialised'} | {'unknown', what, found}
 --        {'not_rebuilt', ms, of what}
 -- Cost: O(classes + log nodes); bounded slices of expiry and silence backlog, each answered with 'again', as is a search
 --       that limits refuse too many nodes

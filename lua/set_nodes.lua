@@ -9,7 +9,8 @@
 -- ARGV[5..]: nodes  node_id, endpoint, active | lingering, labels as include/labels writes them or '-' to leave them, …;
 --          then the ids to remove
 -- Reply: {'changed', count, node_id that stays without labels because there are too many label sets, …}
---        {'full'}  labels told by the API would make too many label sets, and nothing was changed | {'again'} | {'uninitialised'} | {'unknown', what, found}
+--        {'full'}  labels told by the API would make too many label sets, and nothing was changed | {'again'}
+--        {'uninitialised'} | {'unknown', what, found}
 -- Cost: O(changes log nodes + open reservations of returning nodes); what is evicted of those that return too
 --       late goes in slices before anything changes
 -- @include "include/keys"

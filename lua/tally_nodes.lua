@@ -54,7 +54,8 @@ for index, node_id in ipairs(node_ids) do
       add(memory, row.memory_capacity, row.memory_load, row.pending_memory, row.memory_most, closed)
     end
     if first or row.pending_count > 0 or row.pending_cpu > 0 or row.pending_memory > 0 then
-      for _, fact in ipairs({ node_id, integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count) }) do
+      local pending = { integer(row.pending_cpu), integer(row.pending_memory), integer(row.pending_count) }
+      for _, fact in ipairs({ node_id, unpack(pending) }) do
         reply[#reply + 1] = fact
       end
     end

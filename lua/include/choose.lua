@@ -18,8 +18,8 @@ local function find_candidates(context)
   context.set, context.second = candidates.set, candidates.second
 end
 
--- The least loaded candidate, or the fullest within `fill_to`. One above its limits is none; nor, where admission applies, one
--- that does not fit.
+-- The least loaded candidate, or the fullest within `fill_to`. One above its limits is none; nor, where admission applies,
+-- one that does not fit.
 local function rank_all(request, context, counter)
   if context.located then return context.rank_located(counter) end
   -- @inline "include/choose_ranked"
@@ -30,7 +30,9 @@ end
 -- The same, or with `affinity` a node that holds the request's image or template and is hardly fuller.
 local function rank_candidates(request, context)
   local counter = tonumber(context.cursors[request.creation and 'ties' or 'ordinary_ties'] or '') or 0
-  if not (context.settings.slack and request.creation and request.origin ~= '') then return rank_all(request, context, counter) end
+  if not (context.settings.slack and request.creation and request.origin ~= '') then
+    return rank_all(request, context, counter)
+  end
   -- @inline "inline/warm"
   return choose_warm(rank_all, counter)
 end

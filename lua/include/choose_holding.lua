@@ -20,7 +20,8 @@ local function choose_holding(request, context, counter)
   local best, counts, tied = nil, nil, {}
   local function look_at(node_id)
     local row = row_of(node_id)
-    if not row or not node_pools.holds(context.variant, row.pool) or not is_acceptable(node_id, request, context) then return end
+    if not row or not node_pools.holds(context.variant, row.pool) then return end
+    if not is_acceptable(node_id, request, context) then return end
     local score, own = (score_of(row, demand, settings)), string.sub(row_member(row, ''), 1, 30)
     if not best or score < best or (score == best and own < counts) then best, counts, tied = score, own, {} end
     if score == best and own == counts then tied[#tied + 1] = node_id end

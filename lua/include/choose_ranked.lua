@@ -1,8 +1,8 @@
 -- @include "include/search"
 -- @include "include/acceptance"
 -- The least loaded candidate, or the fullest within `fill_to`: known ones that fit by pressure, then unknown ones by counts,
--- then those that are avoided in the same order; where capacity keeps nobody out, last the ones without it. After 64 refusals for limits the nodes are
--- asked for in the order of what is free on them, which also proves that there is none.
+-- then those that are avoided in the same order; where capacity keeps nobody out, last the ones without it. After 64
+-- refusals for limits the nodes are asked for in the order of what is free on them, which also proves that there is none.
 local REJECTED_MOST = 64
 
 -- Who is asked of single nodes. `fitting`: whether they must have the capacity, also where it keeps nobody out; `unproven`:

@@ -94,7 +94,9 @@ local function free_classes(pool, demand)
   all_classes()
   local chosen = {}
   for _, class in ipairs(cpu_rows.free) do
-    if class.pool == pool and class_heads(class.name) and not is_masked(class, demand) then chosen[#chosen + 1] = class.name end
+    if class.pool == pool and class_heads(class.name) and not is_masked(class, demand) then
+      chosen[#chosen + 1] = class.name
+    end
   end
   return chosen
 end

@@ -131,7 +131,9 @@ do
     if known.last_heard_ms and not known.last_seen_ms then redis.call('HSET', node, 'last_seen_ms', known.last_heard_ms) end
     redis.call('PEXPIRE', node, integer(math.max(settings.report_ttl_ms, settings.binding_ttl_ms) + 3600000))
     -- On the list until now: whoever is stopped before takes it off again.
-    for _, set in ipairs({ 'avoided_until', 'seen', 'silent', 'nodes', 'configured' }) do redis.call('ZREM', key(set), node_id) end
+    for _, set in ipairs({ 'avoided_until', 'seen', 'silent', 'nodes', 'configured' }) do
+      redis.call('ZREM', key(set), node_id)
+    end
     forget_observation(node_id, { 'endpoint', 'discovery', 'removed_at_ms', 'last_seen_ms' })
     redis.call('HDEL', node, 'labels_configured', 'labels_kubernetes')
   end

@@ -1,6 +1,7 @@
 -- The fullest node of some classes that has no more than a share of its capacity in use with the request on it.
---   of each class: the highest row whose CPUs stay within the share and that has a node whose memory does, and in it the node
---   with most memory that does; of these the one with the highest pressure; then the one with most running, then in turn
+--   of each class: the highest row whose CPUs stay within the share and that has a node whose memory does, and in it the
+--   node with most memory that does; of these the one with the highest pressure; then the one with most running, then in
+--   turn
 -- So a class whose memory is what fills up is seen by its CPUs first: one look a class instead of one a row.
 -- @include "include/highest_score"
 local TIED_MOST, LOOKED_MOST, NOT_THE_HEAD = 64, 1024, {}
@@ -56,7 +57,8 @@ local function find_block(item, text)
   item.tied = #item.list
 end
 
--- The fullest nodes of a row that nobody needs to be asked about. Nil: its head is not what the array says, which is put right.
+-- The fullest nodes of a row that nobody needs to be asked about. Nil: its head is not what the array says, which is put
+-- right.
 local function fullest_of_row(item, most)
   local found = redis.call('ZREVRANGEBYSCORE', item.key, string.format('%.17g', most), '-inf', 'WITHSCORES', 'LIMIT', 0, 2)
   if not found[1] then

@@ -65,9 +65,11 @@ local function drop_name(reservation)
   if reservation.own_deadline_ms then
     reservation.expires_at_ms = reservation.own_deadline_ms
     change_reservation(reservation.reservation_id, 'expires_at_ms', reservation.expires_at_ms)
-    if reservation.state == 'pending' then redis.call('ZADD', key('expiry'), reservation.expires_at_ms, reservation.reservation_id) end
+    if reservation.state == 'pending' then
+      redis.call('ZADD', key('expiry'), reservation.expires_at_ms, reservation.reservation_id)
+    end
   end
-  if reservation.state == 'pending' or reservation.state == 'confirmed' then note_unnamed(reservation, held_by(reservation)) end
+  if is_open(reservation.state) then note_unnamed(reservation, held_by(reservation)) end
 end
 
 -- Counts again after it had ended: a late confirm, or a name that turned out to be another's.
@@ -85,7 +87,8 @@ local function reopen(reservation, state, expires_at_ms)
   reservation.state, reservation.expires_at_ms = state, integer(expires_at_ms)
   change_reservation(id, 'state', state, 'expires_at_ms', integer(expires_at_ms))
   tallies.count_reservation_spread(reservation, true)
-  redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count', 'held_resources',
+  redis.call('HDEL', reservation_key(id), 'reason', 'finished_at_ms', 'held_cpu', 'held_memory', 'held_count',
+    'held_resources',
     'report_generation')
   redis.call('PERSIST', reservation_key(id))
   redis.call('ZREM', key('finished'), id)

@@ -1,8 +1,8 @@
 -- @include "include/heads"
 -- @include "include/places"
 -- Moving nodes in the index:
---   row:<class>:<n>   zset: the nodes of one class whose CPU load is n, by memory load, then by (starting + pending, running,
---                     paused, id)
+--   row:<class>:<n>   zset: the nodes of one class whose CPU load is n, by memory load, then by (starting + pending,
+--                     running, paused, id)
 --   unknown:<pool>    zset: nodes of a pool that may rank as unknown, by the latter alone
 -- Order of writes: the new entry, the node's row, the heads, and only then the old entry goes. What is stopped in between
 -- leaves the node where its row says that it is, or where a placement will meet it and put it right (include/distrust).

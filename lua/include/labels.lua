@@ -1,8 +1,8 @@
 -- @include "include/rows"
 -- Labels of nodes. Each source tells its own in a field of the node's hash, as text: name=value;name=value, by name.
 --   label_sets   hash: id (1 to 64) → the labels that nodes with it have, as such a text
--- A node's row, its class and the sets of its pool carry the id of its label set alone. `labels` and `label_set` of the hash:
--- those in force. `unlabelled`: it stays without, because there are 64 other label sets.
+-- A node's row, its class and the sets of its pool carry the id of its label set alone. `labels` and `label_set` of the
+-- hash: those in force. `unlabelled`: it stays without, because there are 64 other label sets.
 local labelling = {}
 do
   -- Of two that tell the same label the earlier one stands.

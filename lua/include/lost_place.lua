@@ -11,7 +11,9 @@ local function forget_place(node_id)
       if string.sub(member, 31) == node_id then redis.call('ZREM', name, member) end
     end
   end
-  for pool in string.gmatch(node_pools.RANKED .. string.upper(node_pools.RANKED), '.') do forget_in(key('unknown:' .. pool)) end
+  for pool in string.gmatch(node_pools.RANKED .. string.upper(node_pools.RANKED), '.') do
+    forget_in(key('unknown:' .. pool))
+  end
   for _, class in ipairs(redis.call('HKEYS', key('classes'))) do
     for number = 0, #(class_heads(class) or {}) - 3 do
       local scores = chunk_heads(class, number)

@@ -9,7 +9,8 @@
 --   score    the memory load as that of a node at the foot of its band with as many bytes free
 -- A node that is held to limits, or whose CPUs are counted in wider steps, also stands among the nodes of its pool by what
 -- is free on it under all that binds a creation: class '<pool>,free' or '<pool>,<label set>,free', row twice the CPUs, score
--- less than 0 by twice the bytes (a limit leaves one more than twice, for it may be reached by a request that states nothing, a capacity may not).
+-- less than 0 by twice the bytes (a limit leaves one more than twice, for it may be reached by a request that states
+-- nothing, a capacity may not).
 do
   local CPU_ROWS, FREE_BYTES = 16384, 2 ^ 46
   local BANDS = 64

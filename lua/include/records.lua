@@ -65,7 +65,9 @@ do
         local id = redis.call('GET', key('sandbox:' .. sandbox_id))
         local carrier = id and as_table_of(reservation_key(id), 'spread', 'spread_counted', 'state', 'node_id') or {}
         carrier.reservation_id = id
-        if carrier.state == 'pending' or carrier.state == 'confirmed' then tallies.count_reservation_spread(carrier, true) end
+        if carrier.state == 'pending' or carrier.state == 'confirmed' then
+          tallies.count_reservation_spread(carrier, true)
+        end
       end
     end
   end

@@ -30,7 +30,8 @@ local function recount_account(node_id, subject)
   local counted = sums_of_roster(node_id, account)
   for _, name in ipairs(counted and SUMS or {}) do
     if account[name] ~= counted[name] then
-      finding(subject, 'account', name .. ' is ' .. shown(account[name]) .. ', its roster adds up to ' .. shown(counted[name]))
+      local found, true_sum = shown(account[name]), shown(counted[name])
+      finding(subject, 'account', name .. ' is ' .. found .. ', its roster adds up to ' .. true_sum)
     end
   end
   local cpu, memory, count = weigh_unnamed(node_id, account)

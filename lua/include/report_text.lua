@@ -1,6 +1,6 @@
 -- @include "include/report_times"
--- Adds a report to the field `reports` (include/report_times), without making a table of it where the oldest one is to be left
--- out.
+-- Adds a report to the field `reports` (include/report_times), without making a table of it where the oldest one is to be
+-- left out.
 local function format_report(text, generation, now)
   local count, before, least = 0, nil, math.huge
   for at_ms in string.gmatch(text, ':(%d+)') do

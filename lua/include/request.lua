@@ -3,16 +3,17 @@
 -- rest:
 --   kind, cpu_count, memory_mb, template_id, group_key, entropy, require, resources, spread, excluded count, excluded…,
 --   locality keys…
--- `matches`: the label sets with what it requires; nil: it requires nothing. `resources`: amounts by name (include/resources);
--- `unadmitted`: one that the settings do not list. `spread`: its key, what it is spread over ('node' or a label), and the most
--- of it (`bound` max), or of it more than in the place with fewest (skew).
+-- `matches`: the label sets with what it requires; nil: it requires nothing. `resources`: amounts by name
+-- (include/resources); `unadmitted`: one that the settings do not list. `spread`: its key, what it is spread over ('node'
+-- or a label), and the most of it (`bound` max), or of it more than in the place with fewest (skew).
 local function read_request(first, last)
   local excluded_count, required, asked = tonumber(ARGV[first + 9]), ARGV[first + 6], ARGV[first + 7]
   local spread = ARGV[first + 8]
   local request = {
     kind = ARGV[first], creation = ARGV[first] ~= 'ordinary',
     cpu = tonumber(ARGV[first + 1]), memory_mb = tonumber(ARGV[first + 2]),
-    template_id = ARGV[first + 3], group_key = ARGV[first + 4], origin = ARGV[first + 4], entropy = tonumber(ARGV[first + 5]),
+    template_id = ARGV[first + 3], group_key = ARGV[first + 4], origin = ARGV[first + 4],
+    entropy = tonumber(ARGV[first + 5]),
     excluded = {}, locality = {},
   }
   for index = first + 10, first + 9 + excluded_count do request.excluded[ARGV[index]] = true end

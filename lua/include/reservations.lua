@@ -91,7 +91,8 @@ local function finish_reservation(reservation, state, reason, now)
   if reservation.lifecycle == 'explicit' or (state == 'settled' and (reason == 'listed' or reason == 'deleted')) then
     explain_growth(node_id, tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes), 1)
   end
-  if reservation.group_charged == '1' and (state == 'cancelled' or (state == 'expired' and reservation.lifecycle == 'explicit')) then
+  local unused = state == 'cancelled' or (state == 'expired' and reservation.lifecycle == 'explicit')
+  if unused and reservation.group_charged == '1' then
     -- @inline "include/groups"
     give_back(reservation)
   end

@@ -101,7 +101,8 @@ do
     for _, name in ipairs(names_of(amounts)) do
       local one = row.resources and row.resources[name]
       local total = one and one.total or (name == resources.BUILT_IN and -1 or 0)
-      if amounts[name] > 0 and total >= 0 and (one and one.load + one.pending or 0) + amounts[name] > total then return name end
+      local taken = one and one.load + one.pending or 0
+      if amounts[name] > 0 and total >= 0 and taken + amounts[name] > total then return name end
     end
     return nil
   end

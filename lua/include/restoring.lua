@@ -5,7 +5,8 @@
 
 -- What is not of the reservation itself, or was true of reports that are lost.
 local NOT_PUT_BACK = {
-  reservation_id = true, held_cpu = true, held_memory = true, held_count = true, held_resources = true, report_generation = true, restored = true,
+  reservation_id = true, held_cpu = true, held_memory = true, held_count = true, held_resources = true,
+  report_generation = true, restored = true,
   spread_counted = true,
 }
 
@@ -32,7 +33,9 @@ local function take_out(reservation)
   if not has_ended(reservation) then release(reservation) end
   tallies.count_reservation_spread(reservation, false)
   for _, set in ipairs({ key('expiry'), key('finished') }) do redis.call('ZREM', set, id) end
-  for _, part in ipairs({ 'reservations', 'finished', 'acknowledged' }) do redis.call('ZREM', node_key(node_id, part), id) end
+  for _, part in ipairs({ 'reservations', 'finished', 'acknowledged' }) do
+    redis.call('ZREM', node_key(node_id, part), id)
+  end
   redis.call('HDEL', node_key(node_id, 'unnamed'), id)
   forget_doubt(reservation)
   if sandbox_id and redis.call('GET', key('sandbox:' .. sandbox_id)) == id then
@@ -71,7 +74,8 @@ local function spread_back(reservation, ended)
   local sandbox_id = reservation.sandbox_told ~= '0' and reservation.sandbox_id
   local record = sandbox_id and record_of(sandbox_id)
   reservation.spread_counted = nil
-  if record and record.node_id == reservation.node_id and reservation.state ~= 'cancelled' and reservation.state ~= 'expired' then
+  local ran = reservation.state ~= 'cancelled' and reservation.state ~= 'expired'
+  if ran and record and record.node_id == reservation.node_id then
     change_record(sandbox_id, record, { spread = reservation.spread })
   elseif not ended then
     tallies.count_reservation_spread(reservation, true)
@@ -112,7 +116,9 @@ local function put_in(reservation, now)
     redis.call('ZADD', node_key(node_id, 'finished'), reservation.sequence, id)
     readable_ms = math.max(1, until_ms - now)
     doubt_end(reservation, reservation.state, reservation.reason)
-    for _, name in ipairs({ 'held_cpu', 'held_memory', 'held_count' }) do fields[#fields + 1], fields[#fields + 2] = name, 0 end
+    for _, name in ipairs({ 'held_cpu', 'held_memory', 'held_count' }) do
+      fields[#fields + 1], fields[#fields + 2] = name, 0
+    end
     if reservation.resources then fields[#fields + 1], fields[#fields + 2] = 'held_resources', '' end
   else
     reservation.restored = not sandbox_id and '1' or nil
@@ -126,5 +132,7 @@ local function put_in(reservation, now)
   if reservation.spread then spread_back(reservation, ended) end
   if ended then redis.call('PEXPIRE', reservation_key(id), integer(readable_ms + RETENTION_MS)) end
   -- Who speaks late may meet a roster that shows the sandbox already.
-  if not ended and sandbox_id and is_listed(node_id, sandbox_id) then finish_reservation(reservation, 'settled', 'listed', now) end
+  if not ended and sandbox_id and is_listed(node_id, sandbox_id) then
+    finish_reservation(reservation, 'settled', 'listed', now)
+  end
 end

@@ -1,8 +1,8 @@
 -- @include "include/heads"
 -- The heads of their rows say which rows of some classes may hold the least loaded node: a row's pressure is at least the
 -- larger of what its CPUs and the memory of its first node make. Chunks of rows are opened in the order of that bound.
--- Of each class the search is told: `first` and `final`, the rows that are looked at; `most`, the highest score; `step`, CPUs
--- of one row; pressures are (row * step + CPUs) / per_cpu and (score + per) / per_memory, above 1 by `above` and
+-- Of each class the search is told: `first` and `final`, the rows that are looked at; `most`, the highest score; `step`,
+-- CPUs of one row; pressures are (row * step + CPUs) / per_cpu and (score + per) / per_memory, above 1 by `above` and
 -- `per_memory_above` where memory capacities differ within the class.
 -- A class is even, and counts as if all of its nodes had the least memory capacity, where these differ by no more than that.
 local EVEN = 2 ^ -12

@@ -7,7 +7,8 @@ local function spared_by(request, text)
   local names, sets = {}, {}
   for name in string.gmatch(text, '[^,]+') do
     local asked = request.resources and (request.resources[name] or 0) > 0
-    if not asked and not string.find(';' .. (request.required or ''), ';' .. name .. '=', 1, true) then names[name] = true end
+    local required = string.find(';' .. (request.required or ''), ';' .. name .. '=', 1, true)
+    if not asked and not required then names[name] = true end
   end
   if not next(names) then return nil end
   for id, labels in pairs(as_table(redis.call('HGETALL', key('label_sets')))) do

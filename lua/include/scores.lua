@@ -85,7 +85,8 @@ local function score_of(row, demand, settings)
   return unknown and UNKNOWN or pressure, nil
 end
 
--- Why a creation may not go to this node: its limits and further resources always count, its capacity where admission applies.
+-- Why a creation may not go to this node: its limits and further resources always count, its capacity where admission
+-- applies.
 local function obstacle(row, demand, settings, admits)
   local _, reason = score_of(row, demand, settings)
   if admits or reason == 'over_limit' then return reason end

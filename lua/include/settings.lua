@@ -14,8 +14,9 @@ local function has_slack(slack)
   return slack and slack ~= 'off'
 end
 
--- The settings a placement needs; `stored`: their values, where they were read before. Nil and a reply that refuses when the ledger has none ('uninitialised'), is
--- of another format, or names something that this version does not know ('unknown').
+-- The settings a placement needs; `stored`: their values, where they were read before. Nil and a reply that refuses when
+-- the ledger has none ('uninitialised'), is of another format, or names something that this version does not know
+-- ('unknown').
 local function read_settings(stored)
   local found = stored or redis.call('HMGET', KEYS[1], unpack(SETTINGS))
   local format, strategy, admission, placement = found[1], found[2], found[3], found[4]
@@ -43,7 +44,8 @@ local function read_settings(stored)
     limited = found[11] ~= '0',
     gated_until_ms = found[12] or nil,
     fill_to = traits.fill_to or 0,
-    -- How much fuller than the least loaded candidate a node may be that holds what is asked for; nil: it is not asked about.
+    -- How much fuller than the least loaded candidate a node may be that holds what is asked for; nil: it is not asked
+    -- about.
     slack = traits.by == 'rank' and has_slack(found[14]) and found[14] / 1000 or nil,
     scarce = (found[15] or '') ~= '' and found[15] or nil,
   }

@@ -1,6 +1,6 @@
--- Stands inside inline/straight: the usual refusal. Nil: something is out of the ordinary, and the text that follows says why
--- (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the request
--- may be too large for every node.
+-- Stands inside inline/straight: the usual refusal. Nil: something is out of the ordinary, and the text that follows says
+-- why (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the
+-- request may be too large for every node.
 -- @include "include/rates"
 local TOLD_APART_MAX = 1000
 

@@ -2,9 +2,9 @@
 -- @include "include/reply"
 -- @include "include/pools"
 -- Sums over the whole ledger that are kept with each change, so that nobody has to walk it for a summary:
---   tallies   hash: capacity_, allocated_, reserved_ and closed_ of `cpu` and `memory`, over the nodes that take creations and
---             say what they have (pools r, c, o); free is the first less the others. `closed` is what limits leave unused,
---             less what a node holds beyond its capacity. state_<state>: reservations that are no longer pending.
+--   tallies   hash: capacity_, allocated_, reserved_ and closed_ of `cpu` and `memory`, over the nodes that take creations
+--             and say what they have (pools r, c, o); free is the first less the others. `closed` is what limits leave
+--             unused, less what a node holds beyond its capacity. state_<state>: reservations that are no longer pending.
 --             oldest_sequence: no reservation before it is pending.
 --             counted: 1 while all this is known to be whole (else read_summary has it counted anew)
 -- The straight text of a placement keeps what it reserves in `rotations`, whose write it makes anyway: straight_cpu and

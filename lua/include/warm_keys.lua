@@ -13,7 +13,8 @@ do
     end
   end
 
-  -- A sandbox of `origin` was placed on the node. What was there before is kept for `undo` where `warm_keys.before` is a table.
+  -- A sandbox of `origin` was placed on the node. What was there before is kept for `undo` where `warm_keys.before` is a
+  -- table.
   function warm_keys.note(node_id, origin, sequence)
     local own, before = node_key(node_id, 'warm'), warm_keys.before
     if before and not before[node_id] then before[node_id] = redis.call('ZRANGE', own, '0', '-1', 'WITHSCORES') end

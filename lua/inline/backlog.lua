@@ -1,5 +1,5 @@
--- inline/backlog.lua: what time has ended is worked off before anything is decided: silent nodes, due reservations, and nodes
--- that may be tried again. Ends the script while more nodes have fallen silent than one call takes.
+-- inline/backlog.lua: what time has ended is worked off before anything is decided: silent nodes, due reservations, and
+-- nodes that may be tried again. Ends the script while more nodes have fallen silent than one call takes.
 -- Reads: now, settings
 -- Sets: avoided, now_ms, swept
 local swept, now_ms = true, integer(now)

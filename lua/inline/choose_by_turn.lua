@@ -12,7 +12,8 @@ end
 
 -- Where no candidate within reach will do, the head of the index decides.
 local function head_of_index()
-  if not (context.admits or (settings.limited and request.creation) or request.matches or request.resources or request.spread) then
+  local limited = settings.limited and request.creation
+  if not (context.admits or limited or request.matches or request.resources or request.spread) then
     return nil
   end
   local node_id = rank_candidates(request, context)

@@ -1,6 +1,6 @@
--- inline/choose_spread.lua: a request with a spread key goes to the places that have fewest of the key, as far as its `max` or
--- `skew` allows; among those of one level the strategy decides. A place is a node, or all nodes with one value of a label; one
--- without that label is none. Places with a candidate count for what is least, whether or not it has capacity.
+-- inline/choose_spread.lua: a request with a spread key goes to the places that have fewest of the key, as far as its
+-- `max` or `skew` allows; among those of one level the strategy decides. A place is a node, or all nodes with one value of
+-- a label; one without that label is none. Places with a candidate count for what is least, whether or not it has capacity.
 --   context.spread   ceiling   the most that a place may have already; nil: there is no place
 --                    counts    of a node: how many its place has; nil: it is no place
 --                    blocks    whether a candidate is kept out

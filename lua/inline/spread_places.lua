@@ -28,7 +28,8 @@ do
     end
     for _, node_id in ipairs(holders) do
       local row = row_of(node_id)
-      local value = row and value_by_id[row.labels or ''] or (not row and value_in(redis.call('HGET', node_key(node_id), 'labels')))
+      local value = row and value_by_id[row.labels or '']
+        or (not row and value_in(redis.call('HGET', node_key(node_id), 'labels')))
       if value then held_by_value[value] = (held_by_value[value] or 0) + held[node_id] end
     end
   end

@@ -1,9 +1,9 @@
 -- inline/straight.lua: the usual placement in one straight line, before most of the functions that the rest of the script is
 -- made of. It ends the script when it could place, or refuse for want of capacity alone; whatever is out of the ordinary
--- (`break`) is left, before anything was written, to the text that follows and decides the same: tests/lua/test_index.py holds
--- both to one oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited by capacity; a sandbox that its
--- node will name; no affinity for what it is made of; nobody excluded, avoided, silent or due; known candidates, of classes
--- without limits and of even memory.
+-- (`break`) is left, before anything was written, to the text that follows and decides the same: tests/lua/test_index.py
+-- holds both to one oracle. Ordinary is: a strategy that ranks; both dimensions stated, and limited by capacity; a sandbox
+-- that its node will name; no affinity for what it is made of; nobody excluded, avoided, silent or due; known candidates,
+-- of classes without limits and of even memory.
 -- Reads: nothing
 -- Sets: stored
 local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))

@@ -1,8 +1,9 @@
--- inline/straight_report.lua: the usual report in one straight line, before most of the functions that the rest of the script
--- is made of. It ends the script when it could install the report; whatever is out of the ordinary (`break`) is left, before
--- anything was written, to the text that follows and does the same: tests/lua/test_straight_report.py holds both to each
--- other. Ordinary is: a ready, active node, no stranger and neither avoided nor cordoned, whose process has reported before and
--- lately; the installed roster, or none told; nothing open, awaited, deleted, in doubt or due; no limits.
+-- inline/straight_report.lua: the usual report in one straight line, before most of the functions that the rest of the
+-- script is made of. It ends the script when it could install the report; whatever is out of the ordinary (`break`) is
+-- left, before anything was written, to the text that follows and does the same: tests/lua/test_straight_report.py holds
+-- both to each other. Ordinary is: a ready, active node, no stranger and neither avoided nor cordoned, whose process has
+-- reported before and lately; the installed roster, or none told; nothing open, awaited, deleted, in doubt or due; no
+-- limits.
 -- Reads: now, settings, stored
 -- Sets: nothing
 repeat
@@ -20,15 +21,16 @@ repeat
   if not plain then break end
   -- In an ordinary node none of the first eleven is there, and the next eight are 0.
   local known = call('HMGET', node, 'avoid_level', 'trouble', 'self_registered', 'explained_count', 'explained_cpu',
-    'explained_memory', 'explained_any_cpu', 'explained_any_memory', 'waiting', 'last_heard_ms', 'cordoned', 'contested', 'deleted_cpu',
-    'deleted_memory', 'discount_cpu', 'discount_memory', 'discount_count', 'doubts_named', 'doubts_until_ms',
+    'explained_memory', 'explained_any_cpu', 'explained_any_memory', 'waiting', 'last_heard_ms', 'cordoned', 'contested',
+    'deleted_cpu', 'deleted_memory', 'discount_cpu', 'discount_memory', 'discount_count', 'doubts_named', 'doubts_until_ms',
     'discovery', 'service_instance_id', 'sequence', 'last_seen_ms', 'create_successes', 'create_fails', 'roster_digest',
-    'roster_edits', 'interval_ms', 'reports', 'stable', 'roster_whole', 'pauses', 'over_limit', 'unlabelled', 'labels_reported', 'label_set')
+    'roster_edits', 'interval_ms', 'reports', 'stable', 'roster_whole', 'pauses', 'over_limit', 'unlabelled',
+    'labels_reported', 'label_set')
   for index = 1, 11 do plain = plain and not known[index] end
   for index = 12, 19 do plain = plain and (not known[index] or known[index] == '0') end
   if not plain or (known[33] or '') ~= '' or known[34] == '1' or (known[35] or '') ~= ARGV[13] then break end
-  local discovery, instance, known_sequence, seen_ms, known_successes, known_fails, roster_digest, edits, interval_ms, reports,
-    stable, roster_whole, pauses = unpack(known, 20, 32)
+  local discovery, instance, known_sequence, seen_ms, known_successes, known_fails, roster_digest, edits, interval_ms,
+    reports, stable, roster_whole, pauses = unpack(known, 20, 32)
   local successes, fails = tonumber(ARGV[28]), tonumber(ARGV[29])
   if discovery ~= 'active' or instance ~= ARGV[3] or not seen_ms or now - seen_ms > settings.report_ttl_ms
     or (sequence ~= '' and tonumber(sequence) <= (tonumber(known_sequence or '') or -1))
@@ -47,14 +49,16 @@ repeat
     local advertised, per_mille = capacities[index], stored[6 + index]
     if per_mille ~= '1000' and per_mille ~= 'unlimited' then
       local thousands = math.floor(advertised / 1000)
-      advertised = math.min(thousands * per_mille + math.floor((advertised - thousands * 1000) * per_mille / 1000), 2 ^ 53 - 1)
+      local rest = math.floor((advertised - thousands * 1000) * per_mille / 1000)
+      advertised = math.min(thousands * per_mille + rest, 2 ^ 53 - 1)
     end
     capacities[index], plainly = advertised, plainly and capacities[index] > 0
   end
   if not plainly then break end
   local cpu, memory = ARGV[19] + ARGV[21], ARGV[20] + ARGV[22]
   local starting, running, paused = ARGV[26], ARGV[25], ARGV[27]
-  local row = form('r,%d,%d,%d,%d,%s,%s,%s,0,0,0', capacities[1], capacities[2], cpu, memory, starting, running, paused) .. label_set
+  local row = form('r,%d,%d,%d,%d,%s,%s,%s,0,0,0', capacities[1], capacities[2], cpu, memory, starting, running, paused)
+    .. label_set
   local changes = {}
   local function change(name, before, number)
     local text = form('%d', number)
@@ -65,7 +69,8 @@ repeat
   if digest ~= '' then
     -- As rest_on (include/install), count_entered (include/entered) and review_doubts (include/doubts) with nothing open.
     local account = call('HMGET', node, 'unexplained', 'told_cpu', 'told_memory', 'baseline_ids', 'baseline_cpu',
-      'baseline_memory', 'entered', 'credit', 'shown', 'counts', 'fails', 'forks_new', 'ends_new', 'counted_new', 'counted_old',
+      'baseline_memory', 'entered', 'credit', 'shown', 'counts', 'fails', 'forks_new', 'ends_new', 'counted_new',
+      'counted_old',
       'baseline_generation')
     for index = 1, 16 do account[index] = account[index] or (index == 7 and '-1' or '0') end
     local unexplained, told_cpu, told_memory, ids, baseline_cpu, baseline_memory, entered_before, credit, shown_before,
@@ -143,7 +148,8 @@ repeat
   local cluster_id, due = ARGV[32], '1'
   local config = call('HMGET', node .. ':cpu_config', 'listed', 'cluster_id', 'answered_revision')
   if ARGV[31] ~= 'cluster_id' or (config[1] == '1' and config[2] == cluster_id) then
-    local result = call('HMGET', prefix .. 'cpu_config_result:' .. (cluster_id or ''), 'version', 'computed_version', 'revision')
+    local result = call('HMGET', prefix .. 'cpu_config_result:' .. (cluster_id or ''), 'version', 'computed_version',
+      'revision')
     if ARGV[31] == 'cluster_id' and result[1] == result[2] and (not result[3] or result[3] == config[3]) then
       due = '0'
     else

@@ -1,7 +1,8 @@
--- inline/warm.lua: affinity. Of the nodes that hold the request's image or template, known to have the capacity, the best one
--- is chosen before any other, unless it is fuller than the least loaded candidate by more than affinity.slack. With `fill_to`
--- the fullest of them within that share comes first: being fuller is then no fault. Holding it are the nodes that were given it
--- last (include/warm_keys), the latest first, and those that offer every artifact that the request names; 20 are looked at.
+-- inline/warm.lua: affinity. Of the nodes that hold the request's image or template, known to have the capacity, the best
+-- one is chosen before any other, unless it is fuller than the least loaded candidate by more than affinity.slack. With
+-- `fill_to` the fullest of them within that share comes first: being fuller is then no fault. Holding it are the nodes
+-- that were given it last (include/warm_keys), the latest first, and those that offer every artifact that the request
+-- names; 20 are looked at.
 -- Reads: context, request
 -- Sets: ROUNDING, WARM_MOST, choose_warm, warm_candidates, warm_nodes
 -- @include "include/ranking"
@@ -25,7 +26,8 @@ local function warm_candidates()
   local fitting, pressures = {}, {}
   for _, node_id in ipairs(warm_nodes()) do
     local row = row_of(node_id)
-    if row and not row.avoided and node_pools.holds(context.variant, row.pool) and is_acceptable(node_id, request, context) then
+    if row and not row.avoided and node_pools.holds(context.variant, row.pool)
+      and is_acceptable(node_id, request, context) then
       local score, reason = score_of(row, context.demand, context.settings)
       if not reason and score < UNKNOWN then fitting[#fitting + 1], pressures[node_id] = node_id, score end
     end

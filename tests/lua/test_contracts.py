@@ -105,10 +105,11 @@ def test_lua_keeps_to_the_rules_of_this_house(file: str) -> None:
 
 
 @FILES
-def test_every_file_opens_with_what_it_is_for(file: str) -> None:
+def test_every_file_opens_with_what_it_is_for_and_fits_a_screen(file: str) -> None:
     text = (find_folder() / file).read_text(encoding="utf-8")
     assert text.startswith("-- ")
     assert text.endswith("\n")
+    assert not [line for line in text.splitlines() if len(line) > 125]
 
 
 async def test_every_script_compiles(backend: Backend) -> None:
