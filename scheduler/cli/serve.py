@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from scheduler.config.keys import KEYS, SECTIONS, Key
+from scheduler.config.key import Key
+from scheduler.config.keys import KEYS, SECTIONS
 
 _SERVE_EXAMPLES = """\b
 Examples:

@@ -1,10 +1,10 @@
 """Configuration: every key in one table, read once into frozen `Settings`.
 
     groups.py     Settings and the small groups it is made of
-    kinds.py      how one value is read: durations, addresses, numbers, …
+    kinds.py addresses.py   how one value is read: durations, numbers, addresses, …
     structured.py the same for nodes and templates
     members.py    the members of a table, by name
-    keys.py       the table: key, kind, default, environment variable, option
+    key.py keys.py   the table: key, kind, default, environment variable, option
     sources.py    raw values from options, environment, file and an image's defaults
     checks.py     values that do not go together
     assemble.py   checked values → Settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from scheduler.config.addresses import holds_password
 from scheduler.config.groups import DiscoveryMode, ListenAddress
-from scheduler.config.kinds import holds_password
 
 
 def contradictions(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

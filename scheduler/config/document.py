@@ -6,7 +6,8 @@ import json
 import sys
 from collections.abc import Iterator
 
-from scheduler.config.keys import SECTIONS, TOP_LEVEL, Key
+from scheduler.config.key import Key
+from scheduler.config.keys import SECTIONS, TOP_LEVEL
 
 # Kinds that the default shows well enough; the error message says it in full.
 _PLAIN = ("true or false", "a whole number", "the path of", "a duration", "a text")

@@ -6,26 +6,20 @@ environment variable is `SCHEDULER_` and the path in capitals, unless the table 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
-
+from scheduler.config.addresses import ledger_address, listen_address
 from scheduler.config.groups import DiscoveryMode, LogFormat, LogLevel, Settings
+from scheduler.config.key import Apart, Key
 from scheduler.config.kinds import (
-    Kind,
     boolean,
     choice,
     duration,
     file,
     integer,
     label_names,
-    ledger_address,
-    listen_address,
     names,
     optional,
     overcommit,
     password_file,
-    redact_url,
     share,
     share_or_off,
     text,
@@ -39,49 +33,6 @@ from scheduler.domain.settings import Admission, GroupPlacement, Limits
 
 TOP_LEVEL = frozenset({"log_level", "log_format"})
 """Keys beside the section `scheduler`, not in it."""
-
-
-_DEFAULTS = Settings()
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """For a key that is no field of `Settings` by itself: `assemble` makes something of its value."""
-
-    default: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """`field` names the field of `Settings` that takes the value and has the default. `option` is the switch of `serve`
-    that sets it; every key can be set with `--set` too."""
-
-    path: str
-    kind: Kind[Any]
-    field: str | Apart
-    summary: str
-    option: str = ""
-    variables: tuple[str, ...] = ()
-
-    @property
-    def default(self) -> Any:
-        return self.field.default if isinstance(self.field, Apart) else attrgetter(self.field)(_DEFAULTS)
-
-    @property
-    def environment(self) -> tuple[str, ...]:
-        """Its variables; the first that is set wins."""
-        return self.variables or ("SCHEDULER_" + self.path.upper().replace(".", "_"),)
-
-    @property
-    def default_variable(self) -> str:
-        """The variable with which an image replaces the default."""
-        return "SCHEDULER_DEFAULT_" + self.path.upper().replace(".", "_")
-
-    def shown(self, value: Any) -> Any:
-        """The value as a file would write it, without secrets."""
-        shown = self.kind.show(value)
-        return redact_url(shown) if isinstance(shown, str) and "://" in shown else shown
-
 
 _PORT = integer(0, 65535)
 
@@ -161,9 +112,9 @@ _AFFINITY = (
 )  # fmt: skip
 
 _TIME = (
-    Key("report_ttl", duration(default_instead_of_none_ms=_DEFAULTS.ledger.report_ttl_ms), "ledger.report_ttl_ms",
+    Key("report_ttl", duration(default_instead_of_none_ms=Settings().ledger.report_ttl_ms), "ledger.report_ttl_ms",
         "A node silent for longer is unhealthy."),
-    Key("binding_ttl", duration(default_instead_of_none_ms=_DEFAULTS.ledger.binding_ttl_ms), "ledger.binding_ttl_ms",
+    Key("binding_ttl", duration(default_instead_of_none_ms=Settings().ledger.binding_ttl_ms), "ledger.binding_ttl_ms",
         "How long a binding stays valid after the last report that lists it. AgentENV's 30s is shorter than a node's"
         " 60 s back-off."),
     Key("binding_grace", duration(least_ms=0), "ledger.binding_grace_ms",

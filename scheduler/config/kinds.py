@@ -17,7 +17,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from scheduler.config.groups import ListenAddress
 from scheduler.domain.duration import DURATION_FORM, format_duration, parse_duration_ms
 from scheduler.domain.labels import LABEL_FORM, LABELS_MAX, is_label
 
@@ -253,71 +252,6 @@ def share_or_off() -> Kind[int | None]:
             raise Unacceptable(allowed) from None
 
     return Kind(allowed, read, show=lambda per_mille: "off" if per_mille is None else number.show(per_mille))
-
-
-def listen_address() -> Kind[ListenAddress]:
-    """Go's spelling: `host:port`, `:port` for every interface, `[::1]:port` for IPv6."""
-    allowed = "an address such as 127.0.0.1:9090, [::1]:9090 or :9090 (every interface)"
-    form = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/]*)):([0-9]{1,5})")
-
-    def read(raw: object) -> ListenAddress:
-        match = form.fullmatch(raw.strip()) if isinstance(raw, str) else None
-        if match is None or int(match[3]) > 65535:
-            raise Unacceptable(allowed)
-        return ListenAddress(match[1] or match[2] or "", int(match[3]))
-
-    return Kind(allowed, read, show=str)
-
-
-_LEDGER_SCHEMES = ("redis", "rediss", "unix", "sentinel", "cluster")
-
-
-def ledger_address() -> Kind[str]:
-    """Checks the form only; the client parses the rest of the URL."""
-    allowed = "embedded, host:port, or a URL with redis://, rediss://, unix://, sentinel:// or cluster://"
-
-    def read(raw: object) -> str:
-        if not isinstance(raw, str):
-            raise Unacceptable(allowed)
-        address = raw.strip()
-        if address.lower() == "embedded":
-            return "embedded"
-        scheme, separator, rest = address.partition("://")
-        if separator:
-            if scheme.lower() not in _LEDGER_SCHEMES or not rest.strip("/"):
-                raise Unacceptable(allowed)
-            return address
-        listening = listen_address().read(address)
-        if not listening.host or listening.port == 0:
-            raise Unacceptable(allowed)
-        return address
-
-    def read_or_refuse(raw: object) -> str:
-        try:
-            return read(raw)
-        except Unacceptable:
-            raise Unacceptable(allowed) from None
-
-    return Kind(allowed, read_or_refuse, show=redact_url)
-
-
-def redact_url(address: str) -> str:
-    """The address without its passwords."""
-    scheme, separator, rest = address.partition("://")
-    if not separator:
-        return address
-    login, at, place = rest.rpartition("@")  # the last @, so that a password holding one is hidden whole
-    user, colon, _ = login.partition(":")
-    login = f"{user}:***" if colon else "***" if at else ""
-    place = re.sub(r"(?i)(password=)[^&]*", r"\1***", place)
-    return f"{scheme}://{login}{at}{place}"
-
-
-def holds_password(address: str) -> bool:
-    """Whether the address contains a password, of the server or of its sentinels."""
-    _, separator, rest = address.partition("://")
-    login, at, place = (rest if separator else address).rpartition("@")
-    return bool(at and ":" in login) or re.search(r"(?i)[?&]\w*password=.", place) is not None
 
 
 def file() -> Kind[Path]:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from scheduler.config.addresses import redact_url
 from scheduler.config.assemble import assemble
 from scheduler.config.checks import contradictions, warnings_for
 from scheduler.config.groups import Settings
-from scheduler.config.keys import KEYS, Key
-from scheduler.config.kinds import Unacceptable, redact_url
+from scheduler.config.key import Key
+from scheduler.config.keys import KEYS
+from scheduler.config.kinds import Unacceptable
 from scheduler.config.sources import (
     Given,
     from_document,

@@ -9,8 +9,8 @@
     -- Reply: {status, …}
     -- Cost: O(log n) …
 
-A section continues on comment lines that start with two spaces or more, and ends with the comment block. A script raises
-no errors of its own: whatever it refuses is a reply, whose first word says so.
+A section continues on comment lines that start with two spaces or more, and ends with the comment block. A script
+raises no errors of its own: whatever it refuses is a reply, whose first word says so.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from scheduler.domain.placement import (
 )
 from scheduler.domain.reservation import Reservation
 from scheduler.errors import Conflict, InvalidRequest, NoNodes, Overloaded
-from scheduler.ledger import codec
+from scheduler.ledger import codec, request_codec
 from scheduler.ledger.runner import Runner, unexpected
 
 EXPLAIN_PAGE = 500
@@ -42,10 +42,10 @@ class PlacementStore:
         to another sandbox), Overloaded.
         """
         if request.idempotency_key is not None:
-            reservation_id = codec.keyed_reservation_id(request.caller, request.idempotency_key)
+            reservation_id = request_codec.keyed_reservation_id(request.caller, request.idempotency_key)
         else:
             reservation_id = os.urandom(16).hex()
-        return await self._schedule(request, reservation_id, codec.fingerprint(request))
+        return await self._schedule(request, reservation_id, request_codec.fingerprint(request))
 
     async def _schedule(self, request: ScheduleRequest, reservation_id: str, fingerprint: str) -> Decision:
         arguments = (
@@ -56,13 +56,13 @@ class PlacementStore:
             request.request_id,
             request.caller,
             request.sandbox_id or "",
-            *codec.request_arguments(request, self._runner.entropy()),
+            *request_codec.request_arguments(request, self._runner.entropy()),
         )
         status, reply = await self._run("schedule_sandbox", arguments, durable=request.hint is not None)
         if status == "refused":
             raise _no_nodes(reply)
         if status == "conflict":
-            former = codec.former_fingerprint(request)
+            former = request_codec.former_fingerprint(request)
             if former != fingerprint and codec.texts(reply[0]).get("fingerprint") == former:
                 return await self._schedule(request, reservation_id, former)
             self._runner.memory.remember(reservation_id, reply[0])
@@ -104,8 +104,8 @@ class PlacementStore:
         another batch, or a sandbox id to another sandbox), Overloaded."""
         first = batch.requests[0]
         keyed = batch.idempotency_key is not None
-        base_id = codec.batch_id(first.caller, batch.idempotency_key or "") if keyed else os.urandom(16).hex()
-        fingerprint = codec.batch_fingerprint(batch)
+        base_id = request_codec.batch_id(first.caller, batch.idempotency_key or "") if keyed else os.urandom(16).hex()
+        fingerprint = request_codec.batch_fingerprint(batch)
         arguments = (
             base_id,
             fingerprint,
@@ -115,7 +115,7 @@ class PlacementStore:
             "" if first.reservation_ttl_ms is None else first.reservation_ttl_ms,
             first.request_id,
             first.caller,
-            *codec.batch_arguments(batch, base_id, self._runner.entropy()),
+            *request_codec.batch_arguments(batch, base_id, self._runner.entropy()),
         )
         status, reply = await self._run("schedule_batch", arguments, durable=True)
         if status == "refused":
@@ -154,7 +154,7 @@ class PlacementStore:
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
         """Rank or refusal reason of every node for this request; reserves nothing and moves no cursor."""
-        tail = codec.request_arguments(request, self._runner.entropy())
+        tail = request_codec.request_arguments(request, self._runner.entropy())
         first: list[Any] | None = None
         nodes: list[NodeExplanation] = []
         order: dict[bytes, Place] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.domain.reservation import CancelCause, OpenReservations, Reservation, ReservationResult, ReservationState
 from scheduler.errors import Conflict
-from scheduler.ledger import codec
+from scheduler.ledger import codec, request_codec
 from scheduler.ledger.runner import Runner, missing, unexpected
 from scheduler.ledger.upstream_bindings import UpstreamBindings
 
@@ -83,7 +83,7 @@ class ReservationStore:
         self, caller: str, idempotency_key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
         """Cancel by the idempotency key of its schedule, even before that schedule has arrived."""
-        reservation_id = codec.keyed_reservation_id(caller, idempotency_key)
+        reservation_id = request_codec.keyed_reservation_id(caller, idempotency_key)
         return await self._decide("cancel_reservation", reservation_id, reason, TOMBSTONE_MS, cause.value)
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:

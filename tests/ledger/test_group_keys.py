@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
-from scheduler.ledger.codec import group_key, request_arguments
+from scheduler.ledger.request_codec import group_key, request_arguments
 
 
 def image(name: str) -> str:

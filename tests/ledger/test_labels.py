@@ -10,9 +10,9 @@ import pytest
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, LabelMismatch, ScheduleRequest, Strategy
 from scheduler.errors import Conflict, NoNodes
-from scheduler.ledger.codec import fingerprint, former_fingerprint
 from scheduler.ledger.configured import ConfiguredBy
 from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.request_codec import fingerprint, former_fingerprint
 from tests.support.clock import VirtualClock
 from tests.support.recount import assert_ledger_is_sound
 

@@ -9,7 +9,7 @@ import pytest
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import Conflict
-from scheduler.ledger import codec
+from scheduler.ledger import request_codec
 from tests.lifecycle.cluster import NOTHING, TTL_MS, Cluster
 
 KEY: dict[str, Any] = {"idempotency_key": "k1"}
@@ -32,8 +32,8 @@ async def test_a_key_whose_fingerprint_an_earlier_version_wrote_may_be_repeated(
     await cluster.add()
     first = await cluster.place(**KEY, exclude_nodes=("z", "y"))
     request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 2, 4096), exclude_nodes=("z", "y"), **KEY)
-    former = codec.former_fingerprint(request)
-    assert former != codec.fingerprint(request)
+    former = request_codec.former_fingerprint(request)
+    assert former != request_codec.fingerprint(request)
     assert cluster.ledger is not None
     keys, client = cluster.ledger.keys, cluster.ledger.client
     await client.command("HSET", keys.reservation(first.reservation_id), "fingerprint", former)
