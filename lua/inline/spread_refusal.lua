@@ -1,7 +1,7 @@
 -- inline/spread_refusal.lua: which candidates the spread keeps out.
 -- Reads: HOLDERS_MAX, count_at, count_candidates, given, held, held_by_value, holders, is_candidate, use, value_by_id,
 --   wanted
--- Sets: spread_refusal
+-- Sets: keeps_out, spread_refusal
 local spread_refusal = { counts = count_at }
 
 function spread_refusal.blocks(node_id, row)
