@@ -25,6 +25,7 @@ import yaml
 
 from scheduler import __version__
 from tests.support.image import program, read_image
+from tests.support.warden import warden
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
@@ -93,6 +94,7 @@ class LocalService:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, cwd=self.folder
             )
+        warden().started(self.process.pid)
 
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
@@ -133,6 +135,7 @@ class LocalService:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        warden().ended(self.process.pid)
         self.process = None
 
 

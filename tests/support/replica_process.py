@@ -17,6 +17,7 @@ from typing import Any, Self
 import httpx
 
 from tests.support.nursery import Forked, nursery
+from tests.support.warden import warden
 
 ROOT = Path(__file__).parents[2]
 # Limits for what has gone wrong: on a machine that has other work, everything takes several times as long.
@@ -70,7 +71,7 @@ class ReplicaProcess:
         limited: list[str] = []
         if self.descriptors_max is not None:
             limited = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh"]
-        return subprocess.Popen(
+        started = subprocess.Popen(
             [*limited, sys.executable, "-m", "scheduler", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -79,6 +80,8 @@ class ReplicaProcess:
             cwd=ROOT,
             env=environment,
         )
+        warden().started(started.pid)
+        return started
 
     def _read(self) -> None:
         assert self.process is not None
@@ -158,6 +161,8 @@ class ReplicaProcess:
         """Its exit status, all of its output read."""
         assert self.process is not None
         status = self.process.wait(seconds)
+        if self.anew:
+            warden().ended(self.process.pid)
         if self._reader is not None:
             self._reader.join(STOP_SECONDS)
         return status

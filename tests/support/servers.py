@@ -23,6 +23,8 @@ from typing import Any, Self
 
 import redis
 
+from tests.support.warden import warden
+
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 
@@ -120,6 +122,7 @@ class RedisServer:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
             )
+        warden().started(self.process.pid, self.directory)
         self.wait_until_answering()
         return self
 
@@ -183,6 +186,7 @@ class RedisServer:
     def _reap(self) -> None:
         if self.process is not None:
             self.process.wait(STOP_SECONDS)
+            warden().ended(self.process.pid)
             self.process = None
 
     def __enter__(self) -> Self:
