@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from scheduler.domain.sandbox import PlacementGroup
-from scheduler.errors import InvalidRequest, ScriptError
+from scheduler.errors import InvalidRequest, StoreUnusable
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 
@@ -46,6 +46,6 @@ class GroupStore:
 def _group(key: str, row: str, limits: tuple[int, ...]) -> PlacementGroup:
     found = ROW.fullmatch(row)
     if found is None:
-        raise ScriptError(f"group {key!r} has a row this version does not know: {row!r}")
+        raise StoreUnusable(f"the ledger's group {key!r} has a row that this version does not know: {row!r}")
     sequence, count, cpu, memory_mb, opened_at_ms = (int(part) for part in found.groups()[:5])
     return PlacementGroup(key, found[6], count, cpu, memory_mb, limits[0], limits[1], limits[2], opened_at_ms, sequence)

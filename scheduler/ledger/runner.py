@@ -10,6 +10,7 @@ from scheduler.connection.client import Argument, StoreClient
 from scheduler.connection.keys import Keys
 from scheduler.errors import NotFound, NotRebuilt, PuttingBack, ScriptError, StoreUnavailable, StoreUnusable
 from scheduler.ledger.memory import ReservationMemory
+from scheduler.ledger.odd_hashes import find_odd_hash
 
 Clock = Callable[[], int | None]
 """Virtual milliseconds in tests; None means the server's own clock."""
@@ -53,13 +54,19 @@ class Runner:
         replica may answer; `alone`: it must not wait for the replies of other calls."""
         now_ms = self.clock()
         client = self.client.reader if lagging else self.client
-        reply = await client.run(
-            script,
-            ["" if now_ms is None else now_ms, *args],
-            settings_key=self.keys.settings,
-            durable=durable,
-            alone=alone,
-        )
+        try:
+            reply = await client.run(
+                script,
+                ["" if now_ms is None else now_ms, *args],
+                settings_key=self.keys.settings,
+                durable=durable,
+                alone=alone,
+            )
+        except ScriptError as error:
+            odd = await find_odd_hash(self, args)
+            if odd is None:
+                raise
+            raise odd from error
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":
             self.client.guard.request_check()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler.domain.placement import Strategy
+from scheduler.domain.node import DiscoveryState
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import NoNodes
+from scheduler.errors import NoNodes, StoreUnusable
 from scheduler.inspection.repair import repair
 from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.odd_hashes import NODE_NUMBERS
 from scheduler.service import build_services
 from tests.lifecycle.cluster import Cluster
 from tests.support.backends import Backend
@@ -19,6 +24,7 @@ from tests.support.recount import assert_ledger_is_sound
 
 pytestmark = pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
 
+SMALL = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64))
 NEGATIVE = "r,16,34359738368,0,0,0,0,0,-2,0,-1"
 ANOTHER_COLUMN = "r,16,34359738368,0,0,0,0,0,0,0,0,7"
 UNREADABLE = pytest.mark.parametrize("row", [NEGATIVE, ANOTHER_COLUMN, "", "nonsense", "r", "z,1"])
@@ -165,3 +171,48 @@ async def lose(what: str, ledger: Ledger, backend: Backend) -> None:
     else:
         await client.delete(ledger.keys.heads if what == "heads" else ledger.keys.classes)
     await client.aclose()
+
+
+async def test_a_figure_that_was_changed_by_hand_is_named_whoever_stumbles_over_it(
+    ledger: Ledger, cluster: Cluster
+) -> None:
+    await two_nodes(cluster)
+    placed = await ledger.placements.schedule(SMALL)
+    assert placed.reservation is not None
+    node_id, reservation_id = placed.node.node_id, placed.reservation.reservation_id
+
+    async def told(call: Callable[[], Awaitable[object]], key: str, field: str, found: str = "much") -> str:
+        before = await ledger.client.command("HGET", key, field)
+        await ledger.client.command("HSET", key, field, found)
+        with pytest.raises(StoreUnusable) as raised:
+            await call()
+        restore = ("HDEL", key, field) if before is None else ("HSET", key, field, before)
+        await ledger.client.command(*restore)
+        return raised.value.detail
+
+    node, instance = ledger.keys.node(node_id), (await ledger.nodes.get(node_id)).service_instance_id
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "roster_whole": lambda: cluster.report(node_id),
+        "create_successes": lambda: cluster.report(node_id),
+        "counts": lambda: ledger.nodes.unregister(node_id, instance),
+        "last_seen_ms": lambda: ledger.nodes.set(node_id, "http://elsewhere:1", DiscoveryState.LINGERING),
+    }
+    for field, call in calls.items():
+        for found in ("much", ""):
+            assert await told(call, node, field, found) == (
+                f"the ledger's node {node_id} cannot be read by this version: {field} is {found!r}, which is no number"
+            )
+    of_reservation = await told(
+        lambda: ledger.reservations.cancel(reservation_id), ledger.keys.reservation(reservation_id), "held_cpu"
+    )
+    assert f"reservation {reservation_id} cannot be read" in of_reservation
+    await cluster.report(node_id)
+    await assert_ledger_is_sound(ledger)
+
+
+def test_every_number_of_a_node_is_known() -> None:
+    """Held to the scripts, which name them."""
+    folder = Path(__file__).parents[2] / "lua" / "include"
+    for file, name in (("account.lua", "ACCOUNT"), ("figure_names.lua", "FIGURES")):
+        listed = (folder / file).read_text("utf-8").partition(f"local {name} = {{")[2].partition("}")[0]
+        assert set(re.findall("'([a-z_]+)'", listed)) <= NODE_NUMBERS

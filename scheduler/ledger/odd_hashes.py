@@ -1,0 +1,66 @@
+"""Says which figure in the ledger a script stumbled over: one that was changed by hand. Read only after a failure, so
+that scripts need not check what they wrote themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from scheduler.errors import StoreUnusable
+
+if TYPE_CHECKING:
+    from scheduler.ledger.runner import Runner
+
+# The first arguments of a script say what it is about.
+_LOOKED_AT = 8
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+# lua/include/account and figure_names; and what is told of reports.
+NODE_NUMBERS = frozenset(
+    {
+        *("roster_whole", "unexplained", "told_cpu", "told_memory", "unsized_cpu", "unsized_memory", "deleted_cpu"),
+        *("deleted_memory", "baseline_generation", "baseline_ids", "baseline_cpu", "baseline_memory", "discount_cpu"),
+        *("discount_memory", "discount_count", "entered", "credit", "shown", "counts", "fails", "pauses", "forks_new"),
+        *("ends_new", "counted_new", "counted_old", "doubts_named", "doubts_until_ms"),
+        *("cpu_count", "memory_total_bytes", "allocated_cpu", "allocated_memory_bytes", "paused_allocated_cpu"),
+        *("paused_allocated_memory_bytes", "cpu_percent", "memory_used_bytes", "sandbox_count"),
+        *("sandbox_starting_count", "paused_sandbox_count", "create_successes", "create_fails", "reported_at_unix_ms"),
+        *("generation", "last_seen_ms", "last_heard_ms", "interval_ms", "roster_edits", "removed_at_ms"),
+        *("avoided_until_ms", "avoid_level", "avoid_mark"),
+    }
+)
+RESERVATION_NUMBERS = frozenset(
+    {
+        *("cpu_count", "memory_bytes", "created_at_ms", "expires_at_ms", "confirmed_at_ms", "finished_at_ms", "ttl_ms"),
+        *("sequence", "revision", "held_cpu", "held_memory", "held_count", "group_sequence"),
+    }
+)
+
+
+async def find_odd_hash(runner: Runner, args: Sequence[object]) -> StoreUnusable | None:
+    """The error for a node or reservation among these arguments that has text where a number belongs."""
+    for identity in (arg for arg in args[:_LOOKED_AT] if isinstance(arg, str) and arg):
+        key = runner.keys.reservation(identity)
+        node_id = (await _fields(runner, key, ["node_id"])).get("node_id", identity)
+        odd = await _odd_number(runner, f"reservation {identity}", key, RESERVATION_NUMBERS)
+        odd = odd or await _odd_number(runner, f"node {node_id}", runner.keys.node(node_id), NODE_NUMBERS)
+        if odd is not None:
+            return odd
+    return None
+
+
+async def _odd_number(runner: Runner, what: str, key: str, numbers: Iterable[str]) -> StoreUnusable | None:
+    for field, found in (await _fields(runner, key, sorted(numbers))).items():
+        if not _NUMBER.fullmatch(found):
+            return StoreUnusable(
+                f"the ledger's {what} cannot be read by this version: {field} is {found[:40]!r}, which is no number"
+            )
+    return None
+
+
+async def _fields(runner: Runner, key: str, names: Sequence[str]) -> dict[str, str]:
+    """Those that there are."""
+    values = await runner.client.command("HMGET", key, *names)
+    return {
+        name: value.decode("utf-8", "replace") for name, value in zip(names, values, strict=True) if value is not None
+    }
