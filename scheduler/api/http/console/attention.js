@@ -89,7 +89,7 @@ function ofNodes({ nodes }) {
       key: "connecting",
       tone: "watch",
       title: `${counted(nodes.connecting, "node")} connecting`,
-      reason: "They report, but do not say that they are ready.",
+      reason: "They have not reported yet, or do not say that they are ready.",
       link: linkTo(["nodes"], { status: "connecting" }),
     });
   return found;

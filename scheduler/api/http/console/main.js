@@ -23,7 +23,7 @@ import { why } from "./views/why.js";
 /**
  * @typedef {import("./address.js").Address} Address
  * @typedef {{ address: Address, summary: any, problem: Problem | null, strategy: string, history: History, reload: () => void }} Context
- * @typedef {{ title: string, everyMs: number | ((content: any) => number),
+ * @typedef {{ title: string, short?: string, everyMs: number | ((content: any) => number),
  *   load: (address: Address, signal: AbortSignal) => Promise<any>,
  *   show: (content: any, context: any) => import("./element.js").Child[] }} View
  * `everyMs` 0: read once; forms are asked, not watched
@@ -111,7 +111,8 @@ function show() {
     needsKey()
       ? keyForm()
       : [
-          problem ? problemNotice(problem) : null,
+          // The overview says so among what needs attention.
+          problem && !(isRead && view === overview && pulse.problem) ? problemNotice(problem) : null,
           isRead ? view.show(content, context) : problem ? null : make("p", { class: "empty" }, "reading …"),
         ].flat(),
   );
@@ -132,7 +133,7 @@ function showHeader() {
       "ul",
       {},
       Object.entries(VIEWS).map(([each, view]) =>
-        make("li", {}, make("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, view.title)),
+        make("li", {}, make("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, view.short ?? view.title)),
       ),
     ),
   );

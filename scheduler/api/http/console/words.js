@@ -6,7 +6,7 @@
 /** @type {Record<string, Said>} */
 const STATES = {
   ready: { word: "ready", sign: "●", tone: "good", means: "reports, and may be chosen" },
-  connecting: { word: "connecting", sign: "◌", tone: "watch", means: "reports, but does not say that it is ready" },
+  connecting: { word: "connecting", sign: "◌", tone: "watch", means: "has not reported yet, or does not say that it is ready" },
   unhealthy: {
     word: "unhealthy",
     sign: "✕",

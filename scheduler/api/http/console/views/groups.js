@@ -22,6 +22,7 @@ const WARM = [{ title: "node" }, { title: "given last", means: "images and templ
 /** What keeps sandboxes of one image or template together: open groups, and what is warm on which node. */
 export const groups = {
   title: "Groups and warm keys",
+  short: "Groups, keys",
   everyMs: 5000,
 
   /** @param {import("../address.js").Address} address @param {AbortSignal} signal */

@@ -94,7 +94,7 @@ function answer(content) {
                 "li",
                 {},
                 make("strong", {}, counted(Number(nodes), "node")),
-                ` ${saidReason(reason)} `,
+                `: ${saidReason(reason)} `,
                 make("code", { class: "soft" }, reason),
               ),
             ),
