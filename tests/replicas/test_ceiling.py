@@ -21,15 +21,20 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(
-    "times_the_fleet", [pytest.param(1, id="2174 creates", marks=pytest.mark.brief), pytest.param(3, id="5925 creates")]
+    "times_the_fleet",
+    [
+        pytest.param(0.5, id="1237 creates", marks=pytest.mark.brief),
+        pytest.param(1, id="2174 creates"),
+        pytest.param(3, id="5925 creates"),
+    ],
 )
 async def test_three_replicas_one_always_dying_grant_the_ceiling_exactly(
-    times_the_fleet: int, start_server: StartServer
+    times_the_fleet: float, start_server: StartServer
 ) -> None:
     """Pinned heartbeats: nodes report no load, so what is granted stays promised. 32 callers ask for more than
     there is; a ready replica is killed as soon as the one killed before it is ready again."""
     nodes = [
-        NodeModel(f"node-{number}", cpu_count * times_the_fleet, memory_mb * times_the_fleet)
+        NodeModel(f"node-{number}", int(cpu_count * times_the_fleet), int(memory_mb * times_the_fleet))
         for number, (cpu_count, memory_mb) in enumerate(SIZES)
     ]
     ceiling = sum(node.holds(CPU_COUNT, MEMORY_MB) for node in nodes)
