@@ -38,5 +38,5 @@ while true do
   last = last + SLICE
 end
 for state, count in pairs(states) do redis.call('HSET', key('tallies'), 'state_' .. state, integer(count)) end
-redis.call('HSET', key('tallies'), 'counted', 1)
+redis.call('HSET', key('tallies'), 'counted', tallies.WHOLE)
 return { 'counted' }

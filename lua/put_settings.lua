@@ -27,6 +27,7 @@
 -- @include "include/settings"
 -- @include "include/gate"
 -- @include "include/members"
+-- @include "include/tallies"
 
 local now = open_clock(ARGV[1])
 local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with',
@@ -67,7 +68,7 @@ end
 -- An empty ledger is one whose sums are known.
 if not stored.epoch and redis.call('ZCARD', key('nodes')) + redis.call('ZCARD', key('reservations')) == 0 then
   redis.call('DEL', key('tallies'))
-  redis.call('HSET', key('tallies'), 'counted', 1)
+  redis.call('HSET', key('tallies'), 'counted', tallies.WHOLE)
 end
 if status == 'written' then
   -- One write for all of it, and only then what is no longer said: nothing is missing in between.

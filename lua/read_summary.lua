@@ -31,7 +31,7 @@ save_rows()
 if not swept then return { 'again', 'expiry' } end
 local sums = redis.call('HGETALL', key('tallies'))
 local kept = as_table(sums)
-if kept.counted ~= '1' then return { 'uncounted' } end
+if kept.counted ~= tallies.WHOLE then return { 'uncounted' } end
 
 local function size(set) return redis.call('ZCARD', key(set)) end
 

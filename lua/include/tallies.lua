@@ -2,14 +2,16 @@
 -- @include "include/reply"
 -- @include "include/pools"
 -- Sums over the whole ledger that are kept with each change, so that nobody has to walk it for a summary:
---   tallies   hash: capacity_, allocated_, reserved_ and closed_ of `cpu` and `memory`, over the nodes that take creations
---             and say what they have (pools r, c, o); free is the first less the others. `closed` is what limits leave
---             unused, less what a node holds beyond its capacity. state_<state>: reservations that are no longer pending.
+--   tallies   hash: capacity_, allocated_, reserved_ and closed_ of `cpu`, `memory` and `further:<resource>`, over the nodes
+--             that take creations and say what they have (pools r, c, o); free is the first less the others. `closed` is
+--             what limits leave unused, less what a node holds beyond its capacity. state_<state>: reservations that are
+--             no longer pending.
 --             oldest_sequence: no reservation before it is pending.
---             counted: 1 while all this is known to be whole (else read_summary has it counted anew)
+--             counted: tallies.WHOLE while all this is known to be whole (else read_summary has it counted anew)
 -- The straight text of a placement keeps what it reserves in `rotations`, whose write it makes anyway: straight_cpu and
 -- straight_mib, until a sweep moves them here.
-local tallies = {}
+-- WHOLE: another number once there are more sums.
+local tallies = { WHOLE = '2' }
 do
   local changes = {}
 
@@ -35,6 +37,9 @@ do
       and row.starting + row.running + row.pending_count >= row.count_most)
     add_dimension('cpu', sign, row.cpu_capacity, row.cpu_load, row.pending_cpu, row.cpu_most, closed)
     add_dimension('memory', sign, row.memory_capacity, row.memory_load, row.pending_memory, row.memory_most, closed)
+    for name, one in pairs(row.resources or {}) do
+      add_dimension('further:' .. name, sign, one.total, one.load, one.pending, nil, closed)
+    end
   end
 
   -- A reservation goes from one state to another; nil: it comes, or goes.

@@ -14,7 +14,7 @@ from scheduler.domain.replica import LiveReplica, OwnSettings, SettingsInForce
 from scheduler.domain.reservation import Reservation, ReservationResult
 from scheduler.domain.sandbox import PlacementGroup, Template, WarmNode
 from scheduler.domain.settings import LedgerSettings
-from scheduler.domain.summary import Summary
+from scheduler.domain.summary import Amount, Summary
 
 _SNAPSHOT_NUMBERS = tuple(field.name for field in fields(NodeSnapshot) if field.name not in {"status", "disks"})
 
@@ -248,6 +248,11 @@ def _sources(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, An
     }
 
 
+def amount_view(amount: Amount) -> dict[str, Any]:
+    """Further resources stand beside CPUs and memory, by their names."""
+    return {"cpu_count": amount.cpu_count, "memory_bytes": amount.memory_bytes, **amount.resources}
+
+
 def summary_view(summary: Summary) -> dict[str, Any]:
     return {
         "domain": summary.domain,
@@ -261,11 +266,11 @@ def summary_view(summary: Summary) -> dict[str, Any]:
         "now_ms": summary.now_ms,
         "replicas": list(summary.replicas),
         "nodes": dict(summary.nodes),
-        "capacity": asdict(summary.capacity),
-        "allocated": asdict(summary.allocated),
-        "reserved": asdict(summary.reserved),
-        "free": asdict(summary.free),
-        "largest_free": {name: asdict(amount) for name, amount in summary.largest_free.items()},
+        "capacity": amount_view(summary.capacity),
+        "allocated": amount_view(summary.allocated),
+        "reserved": amount_view(summary.reserved),
+        "free": amount_view(summary.free),
+        "largest_free": {name: amount_view(amount) for name, amount in summary.largest_free.items()},
         "reservations": dict(summary.reservations),
         "oldest_pending_ms": summary.oldest_pending_ms,
         "waiting": 0,

@@ -28,7 +28,7 @@ from scheduler.config.structured import nodes, templates
 from scheduler.domain.limits import KEYS_PER_NODE_MAX, MEMORY_MB_MAX, SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.path_prefix import PATH_PREFIX_FORM, PATH_PREFIX_PATTERN
 from scheduler.domain.placement import Strategy
-from scheduler.domain.resources import RESOURCES_MAX
+from scheduler.domain.resources import RESOURCES_MAX, TAKEN_NAMES
 from scheduler.domain.settings import Admission, GroupPlacement, Limits
 
 TOP_LEVEL = frozenset({"log_level", "log_format"})
@@ -66,7 +66,7 @@ _PLACING = (
     Key("templates.learn", boolean(), "ledger.templates_learn", "Learn those sizes from create events too."),
     Key("locality.enabled", boolean(), "ledger.locality_enabled",
         "Prefer nodes that already hold the artifacts a template needs."),
-    Key("resources", label_names(RESOURCES_MAX), "ledger.resources",
+    Key("resources", label_names(RESOURCES_MAX, TAKEN_NAMES), "ledger.resources",
         "Names of resources beside CPUs, memory and `disk` that nodes report and hints may ask for, such as `gpu`."),
     Key("scarce", label_names(), "ledger.scarce",
         "Names of labels and resources that are scarce: a node with one takes a sandbox that does not ask for it only "

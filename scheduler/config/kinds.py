@@ -101,15 +101,17 @@ def names() -> Kind[tuple[str, ...]]:
     return Kind(allowed, read, lambda text: [each for each in text.split(",") if each.strip()], list)
 
 
-def label_names(most: int = LABELS_MAX) -> Kind[tuple[str, ...]]:
-    """Names as labels have them, each once; as text they are separated by commas."""
+def label_names(most: int = LABELS_MAX, taken: tuple[str, ...] = ()) -> Kind[tuple[str, ...]]:
+    """Names as labels have them, each once and none that is `taken`; as text they are separated by commas."""
     allowed = f"a list of at most {most} names, each of {LABEL_FORM}"
+    if taken:
+        allowed += f", and none of {', '.join(taken)}"
 
     def read(raw: object) -> tuple[str, ...]:
         if not isinstance(raw, list | tuple) or not all(isinstance(each, str) for each in raw):
             raise Unacceptable(allowed)
         cleaned = tuple(dict.fromkeys(each.strip() for each in raw))
-        if len(cleaned) > most or not all(is_label(each) for each in cleaned):
+        if len(cleaned) > most or not all(is_label(each) and each not in taken for each in cleaned):
             raise Unacceptable(allowed)
         return cleaned
 

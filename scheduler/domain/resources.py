@@ -11,6 +11,9 @@ from dataclasses import dataclass
 RESOURCES_MAX = 8
 DISK = "disk"
 
+# What stands beside resources in reasons and figures cannot be the name of one.
+TAKEN_NAMES = ("cpu", "memory", "capacity", "cpu_count", "memory_bytes", "spread")
+
 Amounts = Mapping[str, int]
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.domain.placement import Strategy
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount of each resource; None: not known."""
+    """An amount of each resource; None: not known. `resources`: of further ones, by name."""
 
     cpu_count: int | None = 0
     memory_bytes: int | None = 0
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Of one moment. `nodes` by status and `reservations` by state, those that there are; capacity and what is made of
-    it are of the nodes that take creations and say what they have. `largest_free`: the most that is free on one node of
-    each class, of each resource for itself. `oldest_pending_ms`: when the oldest pending reservation was made."""
+    it are of the nodes that take creations and say what they have. `largest_free`: the most CPUs, and the most memory,
+    that one node of each class has free. `oldest_pending_ms`: when the oldest pending reservation was made."""
 
     domain: str
     strategy: Strategy

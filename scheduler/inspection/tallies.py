@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from scheduler.domain.limits import MIB
+from scheduler.domain.resources import ResourceLoad
 from scheduler.inspection.finding import Finding
 from scheduler.inspection.walks import SLICE, in_slices
 from scheduler.ledger import codec
@@ -56,7 +57,7 @@ async def _counted(ledger: Ledger) -> Counter[str]:
             break
     for text in rows.values():
         if (row := codec.row(text)) is not None:
-            _add_row(found, *row)
+            _add_row(found, *row, codec.row_resources(text))
     reservation_ids = await client.command("ZRANGE", keys.reservations, 0, -1)
     for some in in_slices(reservation_ids, SLICE):
         asked = [("HGET", keys.reservation(codec.text(reservation_id)), "state") for reservation_id in some]
@@ -66,13 +67,15 @@ async def _counted(ledger: Ledger) -> Counter[str]:
     return found
 
 
-def _add_row(found: Counter[str], pool: str, numbers: Sequence[int]) -> None:
+def _add_row(found: Counter[str], pool: str, numbers: Sequence[int], further: Mapping[str, ResourceLoad]) -> None:
     if pool not in ("r", "c", "o"):
         return
     cpu_most, memory_most, count_most = numbers[10:13] if len(numbers) > 10 else (-1, -1, -1)
     closed = pool == "o" or 0 <= count_most <= numbers[4] + numbers[5] + numbers[9]
     _add(found, "cpu", (numbers[0], numbers[2], numbers[7], cpu_most), closed=closed)
     _add(found, "memory", (numbers[1], numbers[3], numbers[8], memory_most), closed=closed)
+    for name, load in further.items():
+        _add(found, f"further:{name}", (load.total, load.allocated, load.pending, -1), closed=closed)
 
 
 def _add(found: Counter[str], name: str, amounts: tuple[int, int, int, int], *, closed: bool) -> None:

@@ -246,6 +246,11 @@ def row(text: str) -> tuple[str, tuple[int, ...]] | None:
     return None if found is None else (found[1].lower(), tuple(map(int, found[2][1:].split(","))))
 
 
+def row_resources(row_text: str) -> dict[str, resources.ResourceLoad]:
+    """The further resources of a row in `loads` that can be read."""
+    return resources.read_loads(row_text.partition(";")[2].partition(";")[2])
+
+
 def node(entry: Sequence[Any]) -> Node:
     """One node of read_nodes."""
     with understood(f"node {text(entry[0])}"):

@@ -13,6 +13,7 @@ from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 
 RATE_SECONDS = 60
+_FURTHER = "further:"
 _STATES = ("confirmed", "settled", "cancelled", "expired")
 
 
@@ -34,6 +35,7 @@ class SummaryStore:
         reserved = Amount(
             (reserved.cpu_count or 0) + int(found["straight_cpu"]),
             (reserved.memory_bytes or 0) + int(found["straight_mib"]) * MIB,
+            reserved.resources,
         )
         capacity, allocated, closed = (_amount(kept, part) for part in ("capacity", "allocated", "closed"))
         oldest = found["oldest_pending_ms"]
@@ -59,13 +61,25 @@ class SummaryStore:
 
 
 def _amount(kept: Mapping[str, int], part: str) -> Amount:
-    return Amount(kept.get(f"{part}_cpu", 0), kept.get(f"{part}_memory", 0))
+    further = f"{part}_{_FURTHER}"
+    return Amount(
+        kept.get(f"{part}_cpu", 0),
+        kept.get(f"{part}_memory", 0),
+        {name: kept.get(further + name, 0) for name in _resources(kept)},
+    )
+
+
+def _resources(kept: Mapping[str, int]) -> list[str]:
+    """Those that some node has, or that something is made of."""
+    told = (field.partition(f"_{_FURTHER}")[2] for field, value in kept.items() if value)
+    return sorted({name for name in told if name})
 
 
 def _left(whole: Amount, *parts: Amount) -> Amount:
     return Amount(
         (whole.cpu_count or 0) - sum(part.cpu_count or 0 for part in parts),
         (whole.memory_bytes or 0) - sum(part.memory_bytes or 0 for part in parts),
+        {name: total - sum(part.resources[name] for part in parts) for name, total in whole.resources.items()},
     )
 
 

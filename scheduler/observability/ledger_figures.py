@@ -11,10 +11,19 @@ from prometheus_client.registry import Collector
 from scheduler.domain.fleet import FleetTally
 from scheduler.domain.node import PendingTotals
 from scheduler.domain.reservation import OpenReservations, ReservationState
+from scheduler.domain.resources import Amounts
 
 _STATES = frozenset(ReservationState)
 ACTIVE_STATES = (ReservationState.PENDING, ReservationState.CONFIRMED)
 OBSERVED_STATUSES = ("ready", "connecting", "unhealthy", "lingering", "unspecified")
+
+# How full the fleet is in further resources: part → what it is.
+RESOURCE_PARTS = {
+    "capacity": "that nodes report",
+    "allocated": "reported as allocated",
+    "reserved": "held by reservations until they end",
+    "free": "left by capacity",
+}
 
 # Nodes with a series of their own; the others are summed under `_other`, so the number of series is bounded.
 NODES_SHOWN = 200
@@ -23,9 +32,11 @@ OTHER_NODES = "_other"
 
 @dataclass(frozen=True, slots=True)
 class LedgerFigures:
-    """One reading. `stats` are the domain's counters; the rest is its present state."""
+    """One reading. `resources`: sums of further ones, by part (RESOURCE_PARTS). `stats` are the domain's counters; the
+    rest is its present state."""
 
     fleet: FleetTally = field(default_factory=FleetTally)
+    resources: Mapping[str, Amounts] = field(default_factory=dict)
     stats: Mapping[str, int] = field(default_factory=dict)
     open_reservations: Sequence[OpenReservations] = ()
     open_groups: int = 0
@@ -45,6 +56,7 @@ class LedgerCollector(Collector):
             return
         yield _observed_nodes(figures.fleet)
         yield from _fullness(figures.fleet)
+        yield from _resources(figures.resources)
         yield from _pending_by_node(figures.fleet.pending)
         yield from _open_reservations(figures.open_reservations)
         yield from _counters(figures.stats)
@@ -96,6 +108,16 @@ def _fullness(fleet: FleetTally) -> Iterator[Metric]:
         "Nodes that take creations and do not report how many CPUs or how much memory they have",
         value=fleet.unknown_capacity,
     )
+
+
+def _resources(sums: Mapping[str, Amounts]) -> Iterator[Metric]:
+    for part, what in RESOURCE_PARTS.items():
+        gauge = GaugeMetricFamily(
+            f"agentenv_scheduler_fleet_{part}_resource", f"Further resources {what}", labels=["resource"]
+        )
+        for name, amount in sorted(sums.get(part, {}).items()):
+            gauge.add_metric([name], amount)
+        yield gauge
 
 
 def _pending_by_node(pending: Mapping[str, PendingTotals]) -> Iterator[Metric]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from scheduler.domain.resources import DISK
 from scheduler.domain.wording import counted
 from scheduler.operating.lists import cpu_capacity, memory_capacity
 from scheduler.operating.source import Row
@@ -112,6 +113,8 @@ def summary_page(summary: Row) -> Iterator[str]:
     yield f"nodes        {counted(sum(by_status.values()), 'node')}" + (f": {told}" if told else "")
     yield f"CPUs         {_fullness(summary, 'cpu_count', '{:,}'.format)}"
     yield f"memory       {_fullness(summary, 'memory_bytes', size)}"
+    for name in sorted(set(summary["capacity"]) - {"cpu_count", "memory_bytes"}):
+        yield f"{name:<12} {_made_of(summary, name, size if name == DISK else '{:,}'.format)}"
     by_state = summary["reservations"]
     yield f"open         {counted(by_state.get('pending', 0) + by_state.get('confirmed', 0), 'reservation')}"
     yield f"rates        {_rates(summary['rates'])}"
@@ -123,14 +126,15 @@ def summary_page(summary: Row) -> Iterator[str]:
 
 
 def _fullness(summary: Row, name: str, shown: Any) -> str:
+    largest = max((most[name] or 0 for most in summary["largest_free"].values()), default=0)
+    return f"{_made_of(summary, name, shown)}; largest free on one node {shown(largest)}"
+
+
+def _made_of(summary: Row, name: str, shown: Any) -> str:
     capacity, allocated, reserved, free = (
         summary[part][name] for part in ("capacity", "allocated", "reserved", "free")
     )
-    largest = max((most[name] or 0 for most in summary["largest_free"].values()), default=0)
-    return (
-        f"{shown(allocated)} allocated + {shown(reserved)} reserved of {shown(capacity)}, {shown(free)} free; "
-        f"largest free on one node {shown(largest)}"
-    )
+    return f"{shown(allocated)} allocated + {shown(reserved)} reserved of {shown(capacity)}, {shown(free)} free"
 
 
 def _rates(rates: Row) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from scheduler.errors import Overloaded, SchedulerError, StoreUnusable, WritesRefused
-from scheduler.observability.ledger_figures import LedgerFigures
+from scheduler.observability.ledger_figures import RESOURCE_PARTS, LedgerFigures
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import Metrics
 from scheduler.service.readiness import ReadinessService
@@ -89,6 +89,7 @@ class OverviewService:
         """Read the ledger once and show the result."""
         with self._metrics.ledger_call("overview"):
             fleet = await self._ledger.nodes.tally()
+            summary = await self._ledger.summary.read()
             open_reservations = await self._ledger.reservations.tally()
             stats = await self._ledger.settings.stats()
             open_groups, _, _ = await self._ledger.groups.list(limit=1, cursor=None)
@@ -98,6 +99,7 @@ class OverviewService:
         self._metrics.show(
             LedgerFigures(
                 fleet=fleet,
+                resources={part: getattr(summary, part).resources for part in RESOURCE_PARTS},
                 stats=stats,
                 open_reservations=open_reservations,
                 open_groups=open_groups,

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 import agentenv_scheduler_client as client
+from agentenv_scheduler_client.catalog import Amount
 from agentenv_scheduler_client.errors import ERROR_BY_CODE, error_of
 from agentenv_scheduler_client.placements import schedule_body
 from agentenv_scheduler_client.reading import OpenEnum, Unreadable, body_of, read
@@ -252,3 +253,10 @@ def test_a_refusal_that_a_later_server_makes_is_not_asked_again() -> None:
 
     virtually(story())
     assert asked == ["/v1/schedule"]
+
+
+def test_what_stands_beside_the_known_members_of_an_amount_is_further_resources() -> None:
+    assert read(Amount, {"cpu_count": 4, "memory_bytes": 1, "gpu": 3, "disk": 7}) == Amount(4, 1, {"gpu": 3, "disk": 7})
+    assert read(Amount, {}) == Amount()
+    with pytest.raises(Unreadable):
+        read(Amount, {"gpu": "many"})

@@ -11,12 +11,14 @@ import pytest
 
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import Admission, LedgerSettings, NodeResourceLimit
 from scheduler.domain.summary import Amount
 from scheduler.errors import NoNodes
 from scheduler.inspection.recount import recount
 from scheduler.inspection.repair import repair
 from scheduler.ledger.ledger import Ledger
+from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
 
 GIB = 2**30
@@ -120,6 +122,32 @@ async def test_draining_and_silent_nodes_are_of_one_status_each(ledger: Ledger, 
     assert found.nodes == {"lingering": 1, "ready": 1, "unhealthy": 2}
     assert found.nodes == Counter(node.status.value for node in await ledger.nodes.list())
     assert found.capacity.cpu_count == 16
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED, resources=("gpu",))
+async def test_further_resources_are_summed_as_they_are_held_and_freed(ledger: Ledger) -> None:
+    for node_id, load in (("a", ResourceLoad(8, 3)), ("b", ResourceLoad(4, 4)), ("c", ResourceLoad(2, 0))):
+        await list_node(ledger, node_id)
+        snapshot = NodeSnapshot(NodeStatus.READY, 16, 64 * GIB)
+        await ledger.nodes.heartbeat(Heartbeat(node_id, f"svc-{node_id}", snapshot=snapshot, resources={"gpu": load}))
+    await ledger.nodes.set("c", "http://c:8000", DiscoveryState.LINGERING)
+    hint = Hint(HintKind.COLD_SANDBOX, 1, 64, resources={"gpu": 2, "disk": 5})
+    made = (await ledger.placements.schedule(ScheduleRequest(hint=hint))).reservation
+    assert made is not None
+
+    async def gpus() -> list[dict[str, int]]:
+        found = await ledger.summary.read()
+        assert await recount(ledger) == []
+        return [dict(part.resources) for part in (found.capacity, found.allocated, found.reserved, found.free)]
+
+    assert await gpus() == [{"gpu": 12}, {"gpu": 7}, {"gpu": 2}, {"gpu": 3}], "nobody says what disk it has"
+    await ledger.client.command("HSET", ledger.keys.tallies, "counted", 1)
+    assert await gpus() == [{"gpu": 12}, {"gpu": 7}, {"gpu": 2}, {"gpu": 3}], "sums of before are counted anew"
+    await ledger.reservations.cancel(made.reservation_id)
+    assert (await gpus())[2:] == [{"gpu": 0}, {"gpu": 5}]
+    await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED, revision=2))
+    await ledger.placements.schedule(SMALL)
+    assert await gpus() == [{}] * 4
 
 
 async def test_sums_follow_whatever_happens(ledger: Ledger, clock: VirtualClock) -> None:

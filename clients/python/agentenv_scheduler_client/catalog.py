@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentenv_scheduler_client.nodes import NodeAddress, P2pEndpoint
-from agentenv_scheduler_client.reading import OpenEnum
+from agentenv_scheduler_client.reading import OTHERS, OpenEnum
 
 
 class SandboxEventType(OpenEnum):
@@ -172,10 +172,11 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """None: not known."""
+    """None: not known. `resources`: of further ones, by name."""
 
     cpu_count: int | None = 0
     memory_bytes: int | None = 0
+    resources: Mapping[str, int] = field(default_factory=dict, metadata=OTHERS)
 
 
 @dataclass(frozen=True, slots=True)

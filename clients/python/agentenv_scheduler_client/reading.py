@@ -66,6 +66,10 @@ def _default(each: Field[Any]) -> Any:
     return each.default if each.default_factory is MISSING else each.default_factory()
 
 
+# Marks the member that has whatever stands beside the others, by name.
+OTHERS = {"others": True}
+
+
 @cache
 def _reader(kind: Any) -> Reader:
     origin = get_origin(kind)
@@ -90,10 +94,14 @@ def _reader(kind: Any) -> Reader:
 
 def _dataclass_reader(kind: Any) -> Reader:
     hints = get_type_hints(kind)
+    others = next((each.name for each in fields(kind) if each.metadata == OTHERS), None)
     members = [(each.name, _reader(hints[each.name]), _default(each) is MISSING) for each in fields(kind)]
+    names = {name for name, _, _ in members}
 
     def read_members(value: Any) -> Any:
         content = _of(dict, value)
+        if others:
+            content = {**content, others: {name: each for name, each in content.items() if name not in names}}
         known = {name: reader(content[name]) for name, reader, _ in members if name in content}
         lacking = [name for name, _, required in members if required and name not in known]
         if lacking:

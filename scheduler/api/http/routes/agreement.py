@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import Answer, StrategyName
@@ -53,7 +53,10 @@ class LedgerAnswer(Answer):
 
 
 class AmountAnswer(Answer):
-    """Of the nodes that take creations and say what they have."""
+    """Of the nodes that take creations and say what they have. Further resources stand beside, by their names."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    __pydantic_extra__: dict[str, int]
 
     cpu_count: int
     memory_bytes: int
