@@ -75,5 +75,8 @@ async def test_warm_keys_are_told_by_node_by_key_and_by_the_page(
 
 
 async def test_without_affinity_it_says_so(api: httpx.AsyncClient, ledger: Ledger) -> None:
+    await list_node(api, "a", cpu_count=64, memory_gib=64)
+    await place(api, "app")
+    assert (await warm(api))[0]
     await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED, revision=1))
     assert (await api.get("/v1/warm-keys")).json() == {"slack": None, "nodes": [], "cursor": None}

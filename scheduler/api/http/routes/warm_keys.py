@@ -28,7 +28,7 @@ class WarmNodeAnswer(Answer):
 
 
 class WarmKeysAnswer(Answer):
-    slack: float | None = Field(description="affinity.slack in force; null: off, and placements note nothing")
+    slack: float | None = Field(description="affinity.slack in force; null: off, and nothing is told")
     nodes: list[WarmNodeAnswer] = Field(description="those with warm keys, in id order; of one key, the latest first")
     cursor: str | None
 
@@ -46,11 +46,10 @@ async def list_warm_keys(
     wanted = clean_id("key", key, GROUP_KEY_BYTES_MAX) if key else ""
     of_node = clean_optional_id("node_id", node_id)
     with call.services.metrics.ledger_call("list_warm_keys"):
-        nodes, next_cursor = await ledger.warm_keys.list(wanted, of_node, limit, cursor)
         settings = await ledger.settings.get()
-    slack = settings and settings[0].affinity.slack
-    return {
-        "slack": None if slack is None else slack / 1000,
-        "nodes": [warm_node_view(node) for node in nodes],
-        "cursor": next_cursor,
-    }
+        slack = settings and settings[0].affinity.slack
+        if slack is None:
+            # What was noted before it was switched off is looked at by no placement.
+            return {"slack": None, "nodes": [], "cursor": None}
+        nodes, next_cursor = await ledger.warm_keys.list(wanted, of_node, limit, cursor)
+    return {"slack": slack / 1000, "nodes": [warm_node_view(node) for node in nodes], "cursor": next_cursor}
