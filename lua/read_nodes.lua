@@ -56,13 +56,7 @@ if ARGV[6] then
 elseif status == '' then
   node_ids, last = next_ids({ 'nodes' })
 else
-  if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
-    -- @inline "include/silence"
-    read_binding_settings(settings)
-    local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
-    save_rows()
-    if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
-  end
+  -- @inline "inline/notice_silence"
   node_ids, last = next_ids(SETS_OF[status] or {})
 end
 

@@ -14,18 +14,12 @@
 -- @include "include/settings"
 -- @include "include/reservations"
 -- @include "include/classes"
--- @include "include/silence"
 local LOOKED_AT, OLDEST_LOOKED_AT = 1000, 512
 
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
-if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
-  read_binding_settings(settings)
-  local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
-  save_rows()
-  if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
-end
+-- @inline "inline/notice_silence"
 local swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
 save_rows()
 if not swept then return { 'again', 'expiry' } end

@@ -69,11 +69,7 @@ local now = open_clock(ARGV[1])
 -- @include "include/entered"
 
 read_binding_settings(settings)
-if settings.gated_until_ms then
-  -- @inline "include/rebuilding"
-  local gated = not_rebuilt(settings.gated_until_ms, now)
-  if gated then return gated end
-end
+-- @inline "inline/gate_shut"
 -- What is due has ended before this report, and takes no credit of it.
 expire_due(now, EXPIRY_SLICE)
 save_rows()

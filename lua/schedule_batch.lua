@@ -40,11 +40,7 @@ if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
-if settings.gated_until_ms then
-  -- @inline "include/rebuilding"
-  local gated = not_rebuilt(settings.gated_until_ms, now)
-  if gated then return gated end
-end
+-- @inline "inline/gate_shut"
 local creations = batches.creations(10)
 do
   local known, conflict = batches.read(ARGV[2], ARGV[3], creations)

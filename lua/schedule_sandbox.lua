@@ -43,11 +43,7 @@ if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
 local now = read_clock(ARGV[1], cursors.now, cursors.offset)
-if settings.gated_until_ms then
-  -- @inline "include/rebuilding"
-  local gated = not_rebuilt(settings.gated_until_ms, now)
-  if gated then return gated end
-end
+-- @inline "inline/gate_shut"
 local reservation_id = ARGV[2]
 local request = read_request(9)
 

@@ -122,13 +122,5 @@ local function fullest(classes, demand, share, picker, judge)
     end
     if gives_up(picker) then break end
   end
-  local item, member = tied[1], nil
-  if not item then return nil end
-  if tied[2] then
-    -- @inline "include/tied_rows"
-    item, member = pick_among(tied, total, picker.counter)
-  else
-    member = member_in_turn(item, picker.counter % total)
-  end
-  return { key = item.key, class = item.class.name, row = item.row, member = member, item = item }
+  return tied[1] and take_turn(tied, total, picker.counter)
 end

@@ -33,6 +33,18 @@ local function member_in_turn(item, turn)
   return redis.call('ZRANGE', item.key, rank, rank)[1]
 end
 
+-- Of rows that tie the node whose turn it is, and where it was found.
+local function take_turn(tied, total, counter)
+  local item, member = tied[1], nil
+  if tied[2] then
+    -- @inline "include/tied_rows"
+    item, member = pick_among(tied, total, counter)
+  else
+    member = member_in_turn(item, counter % total)
+  end
+  return { key = item.key, class = item.class.name, row = item.row, member = member, item = item }
+end
+
 -- The node whose turn it is among rows that tie. Nil: an array was put right; search again.
 local function pick_in_turn(found, least, picker)
   local tied, total, counts = {}, 0, nil
@@ -44,12 +56,5 @@ local function pick_in_turn(found, least, picker)
     if not counts or item.counts < counts then tied, total, counts = {}, 0, item.counts end
     if item.counts == counts then tied[#tied + 1], total = item, total + item.tied end
   end
-  local item, member = tied[1], nil
-  if tied[2] then
-    -- @inline "include/tied_rows"
-    item, member = pick_among(tied, total, picker.counter)
-  else
-    member = member_in_turn(item, picker.counter % total)
-  end
-  return { key = item.key, class = item.class.name, row = item.row, member = member, item = item }
+  return take_turn(tied, total, picker.counter)
 end

@@ -1,15 +1,9 @@
 -- inline/backlog.lua: what time has ended is worked off before anything is decided: silent nodes, due reservations, and
 -- nodes that may be tried again. Ends the script while more nodes have fallen silent than one call takes.
--- Reads: now, settings
+-- Reads: now
 -- Sets: avoided, now_ms, swept
 local swept, now_ms = true, integer(now)
-if redis.call('ZCOUNT', key('seen'), '-inf', '(' .. integer(now - settings.report_ttl_ms)) > 0 then
-  -- @inline "include/silence"
-  read_binding_settings(settings)
-  local retired = retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms)
-  save_rows()
-  if retired >= SILENCE_SLICE then return { 'again', 'silence' } end
-end
+-- @inline "inline/notice_silence"
 if redis.call('ZCOUNT', key('expiry'), '-inf', now_ms) > 0 then
   -- @inline "include/reservations"
   swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE

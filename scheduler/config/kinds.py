@@ -198,6 +198,19 @@ def duration(least_ms: int = 1, default_instead_of_none_ms: int | None = None) -
     return Kind(allowed, read, show=format_duration)
 
 
+def _per_mille(raw: object, allowed: str, within: range) -> int:
+    """A number as its thousandths, which must be whole."""
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+        raise Unacceptable(allowed)
+    try:
+        per_mille = Decimal(str(raw).strip()) * 1000
+    except InvalidOperation:
+        raise Unacceptable(allowed) from None
+    if not per_mille.is_finite() or per_mille != per_mille.to_integral_value() or int(per_mille) not in within:
+        raise Unacceptable(allowed)
+    return int(per_mille)
+
+
 def overcommit() -> Kind[int | None]:
     """Whole per-mille of the advertised capacity; None is `unlimited`."""
     allowed = "a number above 0, at most 1000, with at most three decimals, or `unlimited`"
@@ -205,15 +218,7 @@ def overcommit() -> Kind[int | None]:
     def read(raw: object) -> int | None:
         if isinstance(raw, str) and raw.strip().lower() == "unlimited":
             return None
-        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-            raise Unacceptable(allowed)
-        try:
-            per_mille = Decimal(str(raw).strip()) * 1000
-        except InvalidOperation:
-            raise Unacceptable(allowed) from None
-        if not per_mille.is_finite() or per_mille != per_mille.to_integral_value() or not 0 < per_mille <= 1_000_000:
-            raise Unacceptable(allowed)
-        return int(per_mille)
+        return _per_mille(raw, allowed, range(1, 1_000_001))
 
     def show(per_mille: int | None) -> float | str:
         return "unlimited" if per_mille is None else per_mille / 1000
@@ -226,15 +231,7 @@ def share() -> Kind[int]:
     allowed = "a number from 0 to 1 with at most three decimals"
 
     def read(raw: object) -> int:
-        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
-            raise Unacceptable(allowed)
-        try:
-            per_mille = Decimal(str(raw).strip()) * 1000
-        except InvalidOperation:
-            raise Unacceptable(allowed) from None
-        if not per_mille.is_finite() or per_mille != per_mille.to_integral_value() or not 0 <= per_mille <= 1000:
-            raise Unacceptable(allowed)
-        return int(per_mille)
+        return _per_mille(raw, allowed, range(1001))
 
     return Kind(allowed, read, show=lambda per_mille: per_mille / 1000)
 
