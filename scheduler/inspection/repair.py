@@ -33,7 +33,7 @@ async def repair(ledger: Ledger, *, apply: bool) -> Repair:
     """Without `apply` nothing is written, and all that was found is left."""
     found = (await check(ledger)).violations
     left = found
-    for _ in range(2):  # what the first pass mends may show what was hidden behind it
+    for _ in range(2):  # what the first pass repairs may show what was hidden behind it
         if not apply or not left:
             break
         await _mend(ledger, left)

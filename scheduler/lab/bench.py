@@ -65,7 +65,7 @@ class PlacementCost:
 class FleetCost:
     """What else one size of fleet costs. `first_use_us`: the first placement after the fleet was loaded. `churn_us`: a
     placement, by sizes in use, after a fifth of the nodes reported changes. `tied_us`: a placement on an idle fleet of
-    equal nodes. `refusal_us`: None where the strategy refuses nothing for lack of room."""
+    equal nodes. `refusal_us`: None where the strategy refuses nothing for lack of capacity."""
 
     nodes: int
     load_seconds: float
@@ -227,7 +227,7 @@ class FleetBench:
         return middle(changed), middle(unchanged)
 
     async def _tied(self) -> float:
-        """Every node idle and all alike but for what was promised in this benchmark."""
+        """Every node idle and all alike but for what this benchmark reserved."""
         await self._send(self._reports(range(self._node_count), IDLE))
         await self._place(0)
         rounds = []
@@ -237,7 +237,7 @@ class FleetBench:
         return middle(rounds)
 
     async def _refusal(self) -> float | None:
-        """Every node full: no room anywhere, and the answer says why."""
+        """Every node full: a placement is refused, with the reasons."""
         if not self._options.strategy.admits:
             return None
         await self._send(self._reports(range(self._node_count), FULL))

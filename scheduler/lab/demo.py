@@ -115,7 +115,7 @@ async def watched(console: Console, surface: OverHttp, title: str) -> AsyncItera
 
 
 def node_table(nodes: Sequence[Node], title: str) -> Table:
-    """Per node: how full it is with everything promised, what runs, and what is only promised yet."""
+    """Per node: how full it is with all reservations, what runs, and what is only reserved yet."""
     table = Table(title=title, title_justify="left")
     for column in ("node", "CPUs", "how full", "pressure", "running", "promised"):
         table.add_column(column, justify="left" if column in ("node", "how full") else "right")
@@ -162,7 +162,7 @@ async def show_drain(console: Console, surface: OverHttp) -> None:
 
 
 async def place_up_to(most: int, surface: OverHttp, request: ScheduleRequest) -> list[str]:
-    """Where that many placements went; fewer when the fleet has no room for more."""
+    """Where that many placements went; fewer when no more fit on the fleet."""
     chosen: list[str] = []
     with contextlib.suppress(NoNodes):
         for _ in range(most):

@@ -90,7 +90,7 @@ class OverHttp:
         with _own_errors():
             return tuple(_node(each) for each in await self._next.nodes.list())
 
-    async def upkeep(self) -> None:
+    async def maintain(self) -> None:
         """A running replica sees to that itself."""
 
     @property

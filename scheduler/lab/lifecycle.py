@@ -8,7 +8,7 @@ events to help (`events`), learnt from the reports alone (`counters`).
 sandboxes boot, fail, fork and end. What it holds though it is free stays unused for ever so long.
 
 *Burst*: many small creates at once, and as many large ones as still fit while the small ones boot. A ledger that
-counts a booting sandbox twice, once reserved and once reported, refuses what there is room for.
+counts a booting sandbox twice, once reserved and once reported, refuses what would fit.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ BURST = Workload(story=Story.BURST, duration_ms=64_000, warmup_ms=0, fates=Fates
 
 @dataclass(frozen=True, slots=True)
 class LifecycleResult:
-    """`placeable`: how many of the burst's large sandboxes the nodes had room for; None in the other story.
+    """`placeable`: how many of the burst's large sandboxes fitted on the nodes; None in the other story.
     `unexpected`: calls that failed otherwise than by a refusal, by call and code."""
 
     ending: Ending
@@ -219,7 +219,7 @@ class LifecycleRun:
             await self._agenda.run_until(self._agenda.now_ms + ANSWERS_MS)
 
     async def _sample(self) -> None:
-        await self._surface.upkeep()
+        await self._surface.maintain()
         self._judge.sample(await self._surface.nodes())
         self._agenda.after(self._workload.sample_ms, self._sample)
 

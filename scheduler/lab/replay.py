@@ -152,7 +152,7 @@ class Replay:
     async def _keep_up(self) -> None:
         """Replicas work in the background all the time; here only when somebody is about to look."""
         if self._agenda.now_ms >= self._upkeep_due_ms:
-            await self._surface.upkeep()
+            await self._surface.maintain()
             self._upkeep_due_ms = self._agenda.now_ms + UPKEEP_MS
 
     async def _arrive(self, number: int, request: TraceRequest) -> None:

@@ -1,4 +1,4 @@
-"""The demo's replicas: whole ones, doors and upkeep included, each with a ledger inside this process.
+"""The demo's replicas: whole ones, HTTP, gRPC and maintenance included, each with a ledger inside this process.
 
 They serve HTTP on free loopback ports like any replica; only the process is shared, because starting
 one Python after another would be most of the demo.

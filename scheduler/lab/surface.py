@@ -38,7 +38,7 @@ class Surface(Protocol):
 
     async def nodes(self) -> tuple[Node, ...]: ...
 
-    async def upkeep(self) -> None:
+    async def maintain(self) -> None:
         """What a replica does in the background: work off what is due."""
 
 
@@ -72,7 +72,7 @@ class InProcess:
     async def nodes(self) -> tuple[Node, ...]:
         return await self._services.nodes.list()
 
-    async def upkeep(self) -> None:
+    async def maintain(self) -> None:
         while await self._services.reservations.sweep():
             pass
 

@@ -1,7 +1,7 @@
 """A table in a file as people have it: CSV with commas, semicolons or tabs, with or without a byte order mark, spaces
 around names and values, names in any case, gzipped, or from standard input.
 
-What cannot be read is told with its line and what would be allowed, all of it at once, so that a file is mended once.
+What cannot be read is told with its line and what would be allowed, all of it at once, so that one correction will do.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ REPLICAS: Listing[Row] = Listing(
 
 
 def _asked(decision: Row) -> str:
-    """What the hint says, as far as a line has room."""
+    """What the hint says, as far as it fits on a line."""
     hint = decision["hint"]
     if hint is None:
         return "any node"

@@ -130,7 +130,7 @@ BREAKS = [
         ("ZREM", k.forgotten, "gone")]),
     breaking("artifacts of nobody", "ghost is not listed, and nothing will ever clear its artifacts", lambda k, b: [
         ("SADD", k.node_artifacts("ghost"), "4:east|5:store|layer")]),
-    breaking("promises of nobody", "ghost is not listed, and nothing will ever clear its ack", lambda k, b: [
+    breaking("reservations of nobody", "ghost is not listed, and nothing will ever clear its ack", lambda k, b: [
         ("ZADD", k.node_acknowledged("ghost"), 1, b.id("counted"))]),
     # Reservations and their lists.
     breaking("an open one that never expires", "expires at 1700000600000, due at nothing", lambda k, b: [

@@ -126,7 +126,7 @@ class PlainScheduler:
     async def nodes(self) -> tuple[Node, ...]:
         return tuple(self._node(address) for _, address in sorted(self.addresses.items()))
 
-    async def upkeep(self) -> None:
+    async def maintain(self) -> None:
         self.upkeeps += 1
 
     def _node(self, address: NodeAddress) -> Node:

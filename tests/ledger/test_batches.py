@@ -108,7 +108,7 @@ async def test_a_repeated_batch_is_told_again_with_what_became_of_it(ledger: Led
     assert [placed.node for placed in again.placed] == [placed.node for placed in first.placed]
     states = [placed.reservation.state for placed in again.placed]
     assert states == [ReservationState.CONFIRMED, ReservationState.CANCELLED] + [ReservationState.PENDING] * 2
-    assert again.refused == first.refused, "room that came since is not used by a repeated call"
+    assert again.refused == first.refused, "capacity that came free since is not used by a repeated call"
     with pytest.raises(Conflict):
         await ledger.placements.schedule_batch(batch(*[creation()] * 5, key="once"))
 

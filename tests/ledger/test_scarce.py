@@ -40,7 +40,7 @@ async def test_a_node_with_something_scarce_comes_last(open_ledger_on: OpenLedge
     assert {node.node_id: node.reason for node in explained.nodes} == {"a": None, "b": None, "c": "insufficient_cpu"}
     assert await placed(ledger, 2, require={"disk": ("nvme",)}) == ["b"] * 2
     assert await placed(ledger, 2, resources={"gpu": 1}) == ["a"] * 2
-    assert sorted(await placed(ledger, 4)) == ["a", "a", "b", "b"], "nothing else has room"
+    assert sorted(await placed(ledger, 4)) == ["a", "a", "b", "b"], "it fits nowhere else"
     with pytest.raises(NoNodes):
         await placed(ledger, 1)
     await assert_ledger_is_sound(ledger)

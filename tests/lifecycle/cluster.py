@@ -81,7 +81,7 @@ class Cluster:
         return await self.services.nodes.record_events(node_id, instance, events)
 
     async def pending(self, node_id: str = "a") -> tuple[int, int, int]:
-        """What is promised on the node beside its report: CPUs, MiB, sandboxes."""
+        """What is reserved on the node beside its report: CPUs, MiB, sandboxes."""
         held = (await self.services.nodes.get(node_id)).pending
         return held.cpu_count, held.memory_bytes // MIB, held.sandbox_count
 

@@ -17,7 +17,7 @@ CPUS, MEMORY_MB = 16, 2048
 
 
 class Door(Protocol):
-    """`schedule` is a cold one with 2 GiB: the reservation's id, None when no node has room. `sequenced`: reports
+    """`schedule` is a cold one with 2 GiB: the reservation's id, None when it fits on no node. `sequenced`: reports
     carry a sequence, which scheduler.v1 does not know."""
 
     sequenced: bool

@@ -60,7 +60,7 @@ class Story:
             except NotFound:
                 continue  # not discovered now
 
-    async def promised(self) -> dict[str, int]:
+    async def reserved(self) -> dict[str, int]:
         """CPUs that callers count on, by node: acknowledged, and open by what the ledger says."""
         cpus = dict.fromkeys(NODES, 0)
         for reservation_id in self.acknowledged:
@@ -142,8 +142,8 @@ async def judge(story: Story, flow: Flow, *, repeated: bool) -> None:
     # A node that is to be put on the list, and whose report is refused until somebody does, takes whatever comes.
     if flow.places and (repeated or not flow.reports_first):
         await judge_holds(story, flow)
-    mended = await repair(story.ledger, apply=True)
-    assert not mended.left, [str(finding) for finding in mended.left]
+    repaired = await repair(story.ledger, apply=True)
+    assert not repaired.left, [str(finding) for finding in repaired.left]
     if repeated and flow.holds is None:
         return  # nothing came after the count that ends a repair
     if not repeated:
@@ -158,9 +158,9 @@ async def judge_holds(story: Story, flow: Flow) -> None:
     if flow.reports_first:
         await story.report()
     await story.fill()
-    promised = await story.promised()
+    reserved = await story.reserved()
     for node_id in NODES:
-        assert promised[node_id] + story.reported_cpus[node_id] <= CPUS, f"{node_id} holds {promised[node_id]} CPUs"
+        assert reserved[node_id] + story.reported_cpus[node_id] <= CPUS, f"{node_id} holds {reserved[node_id]} CPUs"
     await story.report()
     await story.report()
     story.cluster.wait(REPORT_TTL_MS // 2)

@@ -79,7 +79,7 @@ async def test_cancel_answers_200_also_where_nothing_is_left_to_free(api: httpx.
     cancelled = (await schedule(api))["reservation"]
     assert told(await call(api, cancelled, "cancel", reason="changed")) == (200, "cancelled", False, False)
     assert told(await call(api, cancelled, "cancel", reason="again")) == (200, "cancelled", True, False)
-    # An event names only what nobody will confirm, and nothing of a size that was given up a moment ago.
+    # An event names only what nobody will confirm, and nothing of a size whose create was cancelled a moment ago.
     hint = {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 1024}
     answer = await api.post("/v1/schedule", json={"hint": hint, "lifecycle": "heartbeat"})
     settled = answer.json()["reservation"]

@@ -110,7 +110,7 @@ async def test_one_that_ended_without_a_name_may_own_the_id(cluster: Cluster) ->
     given_up, other = await place(cluster, 4), await place(cluster, 4)
     await cluster.cancel(given_up)
     await running(cluster, {"x": 4}, sandbox_starting_count=1)
-    assert (await cluster.pending())[0] == 4, "the id may be of the one that was given up"
+    assert (await cluster.pending())[0] == 4, "the id may be of the one that was cancelled"
     await cluster.confirm(other, "x")
     assert await cluster.pending() == NOTHING
 

@@ -35,7 +35,7 @@ async def test_a_flap_frees_nothing_of_what_is_being_created(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("swept", [False, True])
-async def test_one_report_ttl_after_a_removal_what_was_promised_there_ends(cluster: Cluster, swept: bool) -> None:
+async def test_one_report_ttl_after_a_removal_what_was_reserved_there_ends(cluster: Cluster, swept: bool) -> None:
     await cluster.add()
     pending, confirmed = await cluster.place(), await cluster.place()
     await cluster.confirm(confirmed)
@@ -68,8 +68,8 @@ async def test_what_is_given_up_of_a_node_that_returns_late_goes_in_slices_befor
     cluster: Cluster, ledger: Ledger
 ) -> None:
     await cluster.add()
-    promised = 300
-    for _ in range(promised // 20):  # each has its deadline, also on a busy machine
+    reserved = 300
+    for _ in range(reserved // 20):  # each has its deadline, also on a busy machine
         await asyncio.gather(*(cluster.place(cpu_count=0, memory_mb=0) for _ in range(20)))
     await remove(cluster)
     cluster.wait(REPORT_TTL_MS)
@@ -78,7 +78,7 @@ async def test_what_is_given_up_of_a_node_that_returns_late_goes_in_slices_befor
     await cluster.discover()
     assert statistics.backlog_slices - slices_before == 1
     assert await cluster.pending() == NOTHING
-    assert (await ledger.settings.stats())["reservations_expired"] == promised
+    assert (await ledger.settings.stats())["reservations_expired"] == reserved
 
 
 async def test_a_late_confirm_counts_on_a_node_that_is_back(cluster: Cluster) -> None:

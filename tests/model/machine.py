@@ -107,7 +107,7 @@ class SideBySide:
         self.model.advance(ms)
 
     async def sweep(self) -> None:
-        """Upkeep only does earlier what would be done anyway."""
+        """Maintenance only does earlier what would be done anyway."""
         await self.ledger.reservations.sweep()
 
     async def set_node(self, node_id: str, lingering: bool) -> None:

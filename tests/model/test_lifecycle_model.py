@@ -1,5 +1,5 @@
 """Random interleavings of callers, nodes and time: every reservation ends as the model says, no
-capacity is free while it is promised, and none is held after its reservation ended."""
+capacity is free while it is reserved, and none is held after its reservation ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many processes, one ledger: nothing is promised twice, and nothing that fits is refused."""
+"""Many processes, one ledger: nothing is given twice, and nothing that fits is refused."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def grant(server: RedisServer, *rules: str) -> None:
 
 
 async def exercise(server: RedisServer, domain: str = DOMAIN) -> None:
-    """The main job and its upkeep, under every strategy, as USER."""
+    """The main job and its maintenance, under every strategy, as USER."""
     clock = VirtualClock()
     address = f"redis://{USER}:{PASSWORD}@{server.address}"
     ledger = await open_ledger(address, domain=domain, options=StoreOptions(), clock=clock)

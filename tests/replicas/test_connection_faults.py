@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 
 async def cut_often(at: Scene, relay: Relay, fault: str, cuts: int = 40) -> None:
-    """One by one, so that cuts meet placements, confirms, cancels, reports and upkeep alike."""
+    """One by one, so that cuts meet placements, confirms, cancels, reports and maintenance alike."""
     for _ in range(cuts):
         getattr(relay, fault)(1)
         await eventually(lambda: not relay.faults_left, "the relay to meet a call")

@@ -1,4 +1,4 @@
-"""An older ledger is converted: what it promised is kept, and the older version writes nothing any more."""
+"""An older ledger is converted: what it reserved is kept, and the older version writes nothing any more."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ async def show_node(source: Source, node_id: NodeId, display: Display) -> None:
 async def drain_node(
     source: Source,
     node_id: NodeId,
-    wait: Annotated[bool, typer.Option("--wait", help="Until nothing runs, is paused or is promised there.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until nothing runs, is paused or is reserved there.")] = False,
     deadline: Annotated[str, typer.Option(metavar="DURATION", help="How long --wait waits at most.")] = "1h",
     interval: Annotated[str, typer.Option(metavar="DURATION", help="Between two looks of --wait.")] = "2s",
 ) -> None:

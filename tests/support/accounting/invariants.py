@@ -49,7 +49,7 @@ def broken(features: Features, rules: Rules, world: World) -> str | None:
 
 
 def owed(features: Features, world: World) -> Size:
-    """What must not be free: what a standing reservation was promised, and what the node lists."""
+    """What must not be free: what a standing reservation holds, and what the node lists."""
     total = zero(features)
     for index, phase in enumerate(world.phases):
         if phase not in (ASKED, BOOTING, RUNNING):
@@ -77,7 +77,7 @@ def _given_twice(features: Features, rules: Rules, world: World) -> str | None:
     found, needed = believed(world.ledger, rules), owed(features, world)
     if all(have >= need for have, need in zip(found, needed, strict=True)):
         return None
-    return f"{GIVEN_TWICE}: {_figures(needed)} is in use or promised, the ledger believes {_figures(found)}"
+    return f"{GIVEN_TWICE}: {_figures(needed)} is in use or reserved, the ledger believes {_figures(found)}"
 
 
 def _two_owners(world: World) -> str | None:

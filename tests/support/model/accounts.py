@@ -185,7 +185,7 @@ class AccountingModel(Model):
         self.put(node_id, before._replace(records=records, paused=frozenset(), deleted=deleted))
 
     def _given(self, ledger: Ledger) -> set[str]:
-        """Names that callers gave to sandboxes whose create was given up and may still begin."""
+        """Names that callers gave to sandboxes whose create was cancelled or expired and may still begin."""
         given = {r.sandbox for r in ledger.reservations if r.told and not r.open and not r.known and r.doubt}
         return given - {r.sandbox for r in ledger.reservations if r.open}
 

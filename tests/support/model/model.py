@@ -51,7 +51,7 @@ class Model:
     # Time
 
     def advance(self, ms: int) -> None:
-        """Let time pass: deadlines come, removed nodes are given up."""
+        """Let time pass: deadlines come, removed nodes are evicted."""
         self.now_ms += ms
         for reservation in self.reservations:
             if reservation.open:
@@ -63,7 +63,7 @@ class Model:
         return removed_at is not None and removed_at + self.settings.report_ttl_ms <= self.now_ms
 
     def _end_by_time(self, reservation: ModelReservation) -> None:
-        """By whichever came first: its own deadline, or its node being given up."""
+        """By whichever came first: its own deadline, or its node being evicted."""
         removed_at = self.removed_at.get(reservation.node_id)
         given_up_at = removed_at + self.settings.report_ttl_ms if removed_at is not None else None
         if given_up_at is not None and given_up_at <= min(self.now_ms, reservation.deadline_ms - 1):

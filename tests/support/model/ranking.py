@@ -21,7 +21,7 @@ class Request:
 
 
 class Rank(IntEnum):
-    """The classes of `least_loaded`, best first. Those without room are chosen only where admission does
+    """The classes of `least_loaded`, best first. Those that are full are chosen only where admission does
     not look: then the least overfull node is. One that would be above a limit never is."""
 
     KNOWN = 0
@@ -151,14 +151,14 @@ def _effective(advertised: int, per_mille: int | None) -> int | None:
 
 
 def insufficient(cpu: Dimension, memory: Dimension) -> str | None:
-    """The first dimension that has no room, as refusals name it."""
+    """The first dimension that is full, as refusals name it."""
     if not cpu.fits:
         return "insufficient_cpu"
     return None if memory.fits else "insufficient_memory"
 
 
 def could_hold(snapshot: NodeSnapshot | None, wanted: Request, settings: LedgerSettings) -> bool:
-    """Whether the node would have room for the request if nothing else were on it."""
+    """Whether the node could hold the request if nothing else were on it."""
     report = snapshot or NodeSnapshot()
     cpu = _effective(report.cpu_count, settings.overcommit_cpu)
     memory = _effective(report.memory_total_bytes, settings.overcommit_memory)

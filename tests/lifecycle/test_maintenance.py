@@ -1,4 +1,4 @@
-"""Upkeep says how much it did, so that whoever calls it goes on until nothing is left."""
+"""Maintenance says how much it did, so that whoever calls it goes on until nothing is left."""
 
 from __future__ import annotations
 
