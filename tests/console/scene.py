@@ -66,6 +66,7 @@ async def open_scene(folder: Path, **options: Any) -> AsyncIterator[Scene]:
         "decisions__keep": 10_000,
         "strategy": "least_loaded",
         "affinity__slack": "0.3",
+        "resources": ["gpu"],
         "discovery__mode": "heartbeat",
         "http__api_keys": str(file),
     }
@@ -95,6 +96,11 @@ async def moving_fleet(scene: Scene, nodes: int = 12, creates_per_second: float 
             small = {"status": "unhealthy", "cpu_count": 1, "memory_total_bytes": 2**30}
             report = {"service_instance_id": "i-1", "endpoint": "http://node-ill:8000", "snapshot": small}
             await client.post("/v1/nodes/node-ill/heartbeat", json=report)
+            # Its CPUs are all taken: it has GPUs, and nothing of the fleet goes there.
+            full = {"status": "ready", "cpu_count": 1, "memory_total_bytes": 2**30, "allocated_cpu": 1}
+            report = {"service_instance_id": "i-1", "endpoint": "http://node-gpu:8000", "snapshot": full}
+            report["resources"] = {"gpu": {"total": 7, "allocated": 2}}
+            await client.post("/v1/nodes/node-gpu/heartbeat", json=report)
             await _until(lambda: fleet.counts["confirm"] >= 3)
             await client.put("/v1/nodes/node-1", json={"endpoint": "http://node-1:8000", "state": "lingering"})
             held = {"hint": {"kind": "cold_sandbox", "cpu_count": 1, "memory_mb": 256}, "reservation_ttl": "1h"}

@@ -12,8 +12,9 @@ from tests.console.scene import Scene, Visit
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 VIEWS = {
-    "": ["Needs attention", "Placed", "CPUs in use", "Fleet", "draining"],
+    "": ["Needs attention", "Placed", "CPUs in use", "2 of 7", "Fleet", "draining"],
     "nodes": ["node-0", "draining", "of 16", "reserved"],
+    "nodes/node-gpu": ["gpu", "2 of 7"],
     "nodes/node-0": ["may be chosen", "http://node-0:8000", "Its reservations", "Drain …"],
     "reservations": ["settled", "sbx-", "made"],
     "groups": ["keeps no groups", "fuller by 30 %", "node-0", "image:"],

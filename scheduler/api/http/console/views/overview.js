@@ -177,33 +177,33 @@ function figure(name, value, below, link) {
   );
 }
 
-/** @param {any} summary */
-function totals(summary) {
-  const { capacity, allocated, reserved } = summary;
+/** CPUs and memory, and whatever else nodes report. @param {any} summary */
+function totals({ capacity, allocated, reserved }) {
+  const further = Object.keys(capacity).filter((name) => name !== "cpu_count" && name !== "memory_bytes");
+  /** @type {[string, string, (value: number) => string][]} */
+  const amounts = [
+    ["cpu_count", "CPUs", count],
+    ["memory_bytes", "Memory", bytes],
+    ...further.map(
+      (name) =>
+        /** @type {[string, string, (value: number) => string]} */ ([name, name, name === "disk" ? bytes : count]),
+    ),
+  ];
   return make(
     "section",
     { "aria-label": "Capacity", class: "totals", key: "totals" },
-    make(
-      "div",
-      {},
-      make("h3", {}, "CPUs"),
-      bar("CPUs", {
-        capacity: capacity.cpu_count || null,
-        allocated: allocated.cpu_count,
-        reserved: reserved.cpu_count,
-        say: count,
-      }),
-    ),
-    make(
-      "div",
-      {},
-      make("h3", {}, "Memory"),
-      bar("Memory", {
-        capacity: capacity.memory_bytes || null,
-        allocated: allocated.memory_bytes,
-        reserved: reserved.memory_bytes,
-        say: bytes,
-      }),
+    amounts.map(([name, title, say]) =>
+      make(
+        "div",
+        { key: name },
+        make("h3", {}, title),
+        bar(title, {
+          capacity: capacity[name] || null,
+          allocated: allocated[name] ?? 0,
+          reserved: reserved[name] ?? 0,
+          say,
+        }),
+      ),
     ),
   );
 }
