@@ -5,14 +5,14 @@
 --   rates     hash: p<slot> → 'second,count', r<slot> → 'second,reason=count,…'; a slot is the second modulo 64
 local RATE_SLOTS = 64
 
--- The field `placed` with one placement more; a second that is over goes to its slot.
-local function count_placed(placed, now)
+-- The field `placed` with one placement more, or as many as `more`; a second that is over goes to its slot.
+local function count_placed(placed, now, more)
   local second = math.floor(now / 1000)
   local at, count = string.match(placed or '', '^(%d+),(%d+)$')
   at = tonumber(at)
-  if at == second then return string.format('%d,%d', second, count + 1) end
+  if at == second then return string.format('%d,%d', second, count + (more or 1)) end
   if at then redis.call('HSET', key('rates'), 'p' .. integer(at % RATE_SLOTS), placed) end
-  return string.format('%d,1', second)
+  return string.format('%d,%d', second, more or 1)
 end
 
 -- A refusal counts under the reason that keeps most nodes out.

@@ -8,19 +8,12 @@
 -- Sets: stored
 local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))
 repeat
-  local call, form, sub = redis.call, string.format, string.sub
   if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '' or ARGV[18] ~= '0'
-    or ARGV[19] then
+    or (ARGV[19] and stored[9] == '1') or (ARGV[13] ~= '' and has_slack(stored[14])) then
     break
   end
-  local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
-  local traits, opening = strategy_traits(strategy, stored[13]), strategy_traits(placement)
-  if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
-    or not opening or not opening.opens_groups or stored[7] == 'unlimited' or stored[8] == 'unlimited'
-    or stored[10] or stored[12] or (ARGV[13] ~= '' and has_slack(stored[14])) or (stored[15] or '') ~= '' then
-    break
-  end
-  local cpus, memory_mb = ARGV[10], ARGV[11]
+  -- @inline "inline/ordinary"
+  local cpus, memory_mb, id = ARGV[10], ARGV[11], ARGV[2]
   if ARGV[9] == 'template' and ARGV[12] ~= '' then
     local known = call('HMGET', prefix .. 'template:' .. ARGV[12], 'cpu_count', 'memory_mb')
     cpus, memory_mb = known[1] or cpus, known[2] or memory_mb
@@ -28,39 +21,12 @@ repeat
   cpus = tonumber(cpus)
   local bytes = memory_mb * 1048576
   if cpus <= 0 or bytes <= 0 then break end
-  local rotations = call('HMGET', prefix .. 'rotations', 'now', 'offset', 'ties', 'placed', 'straight_cpu', 'straight_mib')
-  local now = read_clock(ARGV[1], rotations[1], rotations[2])
-  local now_ms, id = form('%d', now), ARGV[2]
   local reservation = prefix .. 'reservation:' .. id
-  if call('EXISTS', reservation) == 1 or call('ZCOUNT', prefix .. 'seen', '-inf', form('(%d', now - report_ttl_ms)) > 0
-    or call('ZCOUNT', prefix .. 'expiry', '-inf', now_ms) > 0 or call('EXISTS', prefix .. 'avoided_until') == 1 then
-    break
-  end
+  if call('EXISTS', reservation) == 1 then break end
 
   -- Choose.
   -- @inline "include/ties"
-  local listed, classes, plain = call('HGETALL', prefix .. 'classes'), {}, true
-  for at = 1, #listed, 2 do
-    local name = listed[at]
-    if sub(name, 1, 2) == 'r,' then
-      local cpu, band, marks = string.match(name, '^r,[^,]+,(%-?%d+),(%-?%d+),[^,]+,(%a*)$')
-      local tops = cpu_rows.unpack(listed[at + 1])
-      cpu_rows.classes[name] = tops
-      cpu, band = tonumber(cpu), tonumber(band)
-      if marks ~= '' or not cpu or cpu == 0 or cpu > 16384 or tops[1] <= 0
-        or tops[2] - tops[1] > tops[1] * EVEN then
-        plain = false
-        break
-      elseif cpu > 0 and band > 0 and cpu >= cpus then
-        -- Nodes of which one capacity is not known rank behind all these.
-        classes[#classes + 1] = {
-          name = name, cpu = cpu, band = band, exact = {}, step = 1, first = 0, final = cpu - cpus, most = band - bytes,
-          per_cpu = cpu, per_memory = tops[1], per = tops[1] - band + bytes, least = tops[1], largest = tops[2],
-          last = math.huge,
-        }
-      end
-    end
-  end
+  -- @inline "inline/ordinary_classes"
   if not plain or not classes[1] then break end
   local picker, found = { counter = tonumber(rotations[3] or '0') }, nil
   if traits.fill_to > 0 then
@@ -79,23 +45,12 @@ repeat
     if not found then break end
   end
 
-  -- Nothing is written for a node that the index shows otherwise than its row does.
-  local class, row, member = found.item.class, found.row, found.member
-  local node_id = sub(member, 31)
-  local fixed, cpu, memory, load, used, starting, after, pending_cpu, pending_memory, pending_count, further = string.match(
-    call('HGET', prefix .. 'loads', node_id) or '',
-    '^(r,(%d+),(%d+),(%d+),(%d+),(%d+)(,%d+,%d+,))(%d+),(%d+),(%d+)([^,]*)$')
-  memory = tonumber(memory or '')
-  if not fixed or tonumber(cpu) ~= class.cpu or memory < class.least or memory > class.largest or load + pending_cpu ~= row
-    or starting + pending_count ~= tonumber(sub(member, 1, 10))
-    or form(',%d,%d,', sub(member, 11, 20), sub(member, 21, 30)) ~= after then
-    break
-  end
+  local node_id = string.sub(found.member, 31)
+  local text = call('HGET', prefix .. 'loads', node_id) or ''
+  -- @inline "inline/ordinary_move"
+  if not meets then break end
 
   -- Write, in the order of include/index and of the text below.
-  local score = used + pending_memory - memory + class.band
-  local new_row, new_score = row + cpus, score + bytes
-  local new_member = form('%010d', starting + pending_count + 1) .. sub(member, 11)
   local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
   -- @inline "include/rates"
   call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', form('%d', clock_offset), 'ties',
@@ -104,8 +59,7 @@ repeat
   local endpoint = call('HGET', node, 'endpoint') or ''
   local sequence = form('%d', call('INCR', prefix .. 'sequence'))
   call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), new_member)
-  call('HSET', prefix .. 'loads', node_id,
-    fixed .. form('%d,%d,%d', pending_cpu + cpus, pending_memory + bytes, pending_count + 1) .. further)
+  call('HSET', prefix .. 'loads', node_id, new_text)
   local head = found.item.head or call('ZRANGE', found.key, '0', '1', 'WITHSCORES')
   if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
   cpu_rows.lower_head(class.name, new_row, new_score)

@@ -45,7 +45,8 @@ class StoreStatistics:
 
 @dataclass(slots=True)
 class Call:
-    """What one attempt sends. `key` selects the server in a cluster; `script` is named in errors."""
+    """What one attempt sends. `key` selects the server in a cluster; `script` is named in errors; `once`: its caller
+    repeats it in another form, when it fails."""
 
     commands: tuple[Command, ...]
     key: str | None
@@ -53,6 +54,7 @@ class Call:
     wait_replicas: int = 0
     retry: bool = True
     alone: bool = False
+    once: bool = False
 
     @property
     def may_share(self) -> bool:

@@ -121,6 +121,8 @@ class StoreClient:
         durable: bool = False,
         retry: bool = True,
         alone: bool = False,
+        budget: Budget | None = None,
+        once: bool = False,
     ) -> list[Any]:
         """Run one script and return its reply, status word first.
 
@@ -128,13 +130,15 @@ class StoreClient:
         or the budget is used up, then Overloaded is raised. `durable` waits for `wait_replicas` replicas on the same
         connection and raises StoreUnavailable when too few confirm in time; the write stands then, and the same call
         may be repeated. `retry=False` makes one attempt, for calls that are not idempotent. `alone`: on a connection
-        of its own, so that no other call's reply is waited for, and this one's delays no other."""
+        of its own, so that no other call's reply is waited for, and this one's delays no other. `budget`: the time
+        for it, where it began before. `once`: one attempt of a call that is idempotent and that its caller repeats in
+        another form."""
         if self.withheld is not None and script_name != PROOF:
             await self.prove_commands(settings_key)
         script = self.scripts.get(script_name)
         if self.home_key is None:
             self.home_key = settings_key
-        budget = Budget(self.options.operation_timeout_ms)
+        budget = budget or Budget(self.options.operation_timeout_ms)
         call = Call(
             commands=(("EVALSHA", script.sha, 1, settings_key, *args),),
             key=settings_key,
@@ -142,6 +146,7 @@ class StoreClient:
             wait_replicas=self.options.wait_replicas if durable and not self.embedded else 0,
             retry=retry,
             alone=alone,
+            once=once,
         )
         slices = 0
         while True:
@@ -297,6 +302,9 @@ class StoreClient:
             # An earlier attempt's error may say more than the timeout of the last, shortened one.
             if not verdict.retry or shown is None or met.detail_of(failure) >= detail:
                 shown, detail = verdict.error, met.detail_of(failure)
+            if call.once:
+                self.statistics.retries += 1
+                raise shown from failure
             if not (verdict.refused and self._alone):
                 patient_until = None
             elif patient_until is None:

@@ -55,7 +55,7 @@ class _Recorded(Exception):
 
 
 class _RecordingRunner(Runner):
-    async def run(self, script: str, *args: Argument, **how: bool) -> NoReturn:
+    async def run(self, script: str, *args: Argument, **how: Any) -> NoReturn:
         now_ms: Any = self.clock()
         sha = self.client.scripts.get(script).sha
         raise _Recorded(("EVALSHA", sha, 1, self.keys.settings, "" if now_ms is None else now_ms, *args))

@@ -6,6 +6,7 @@ import os
 from dataclasses import asdict, replace
 from typing import Any
 
+from scheduler.connection.budget import Budget
 from scheduler.domain.node import NodeAddress, NodeStatus, PendingTotals, Pressure
 from scheduler.domain.placement import (
     BatchDecision,
@@ -24,6 +25,7 @@ from scheduler.domain.reservation import Reservation
 from scheduler.errors import Conflict, InvalidRequest, NoNodes, Overloaded
 from scheduler.ledger import codec, request_codec
 from scheduler.ledger.runner import Runner, unexpected
+from scheduler.ledger.several import SeveralPlacements
 
 EXPLAIN_PAGE = 500
 
@@ -34,6 +36,7 @@ Place = tuple[int, float, bytes, bytes]
 class PlacementStore:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
+        self._several = SeveralPlacements(runner)
 
     async def schedule(self, request: ScheduleRequest) -> Decision:
         """Choose a node and, for a creation, reserve on it.
@@ -48,17 +51,7 @@ class PlacementStore:
         return await self._schedule(request, reservation_id, request_codec.fingerprint(request))
 
     async def _schedule(self, request: ScheduleRequest, reservation_id: str, fingerprint: str) -> Decision:
-        arguments = (
-            reservation_id,
-            fingerprint,
-            request.lifecycle.value,
-            "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
-            request.request_id,
-            request.caller,
-            request.sandbox_id or "",
-            *request_codec.request_arguments(request, self._runner.entropy()),
-        )
-        status, reply = await self._run("schedule_sandbox", arguments, durable=request.hint is not None)
+        status, reply = await self._decide(request, reservation_id, fingerprint)
         if status == "refused":
             raise _no_nodes(reply)
         if status == "conflict":
@@ -96,6 +89,30 @@ class PlacementStore:
             degraded=degraded == b"1",
             reservation=reservation,
         )
+
+    async def _decide(self, request: ScheduleRequest, reservation_id: str, fingerprint: str) -> tuple[str, list[Any]]:
+        """The reply of lua/schedule_sandbox: together with others of the same turn, or alone."""
+        terms = (
+            reservation_id,
+            fingerprint,
+            request.lifecycle.value,
+            "" if request.reservation_ttl_ms is None else request.reservation_ttl_ms,
+            request.request_id,
+            request.caller,
+        )
+        several, budget = self._several, None
+        several.under_way += 1
+        try:
+            form = request_codec.request_arguments(request, self._runner.entropy())
+            if several.takes(request):
+                budget = self._runner.budget()
+                answer = await several.answer((*terms, *request_codec.ordinary_arguments(form)), budget)
+                if answer is not None:
+                    return answer
+            arguments = (*terms, request.sandbox_id or "", *form)
+            return await self._run("schedule_sandbox", arguments, durable=request.hint is not None, budget=budget)
+        finally:
+            several.under_way -= 1
 
     async def schedule_batch(self, batch: BatchRequest) -> BatchDecision:
         """Place all creations of a batch in one step, each as if it were asked for after the one before it.
@@ -179,13 +196,16 @@ class PlacementStore:
             over_limit=_over_limit(refusal[2]) if refusal else None,
         )
 
-    async def _run(self, script: str, arguments: tuple[Any, ...], durable: bool = False) -> tuple[str, list[Any]]:
+    async def _run(
+        self, script: str, arguments: tuple[Any, ...], durable: bool = False, budget: Budget | None = None
+    ) -> tuple[str, list[Any]]:
         while True:
-            status, reply = await self._runner.run(script, *arguments, durable=durable)
+            status, reply = await self._runner.run(script, *arguments, durable=durable, budget=budget)
             if status != "refresh":
                 return status, reply
             # Settings changed: node rows are recomputed before anything is decided on them.
             await self._runner.run("refresh_rows")
+            budget = None
 
 
 def _raise_unless_decided(status: str, reply: list[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, astuple
 from hashlib import blake2b
 from typing import Any
@@ -112,6 +113,11 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
         labels.written(hint.require), resources.written(hint.resources), _spread(hint.spread), len(excluded),
         *excluded, *locality,
     ]  # fmt: skip
+
+
+def ordinary_arguments(form: Sequence[str | int]) -> tuple[str | int, ...]:
+    """Of request_arguments what lua/schedule_sandboxes takes of an ordinary creation."""
+    return (*form[:5], int(len(form) > 10))
 
 
 def _spread(spread: Spread | None) -> str:

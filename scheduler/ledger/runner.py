@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from scheduler.connection.budget import Budget
 from scheduler.connection.client import Argument, StoreClient
 from scheduler.connection.keys import Keys
 from scheduler.errors import NotFound, NotRebuilt, PuttingBack, ScriptError, StoreUnavailable, StoreUnusable
@@ -47,11 +48,23 @@ class Runner:
         """The ledger has answered this sequence. A lower sequence later means that the ledger lost writes."""
         self.newest_sequence = max(self.newest_sequence, sequence)
 
+    def budget(self) -> Budget:
+        """The time of a call that begins now. Raises DeadlineExceeded."""
+        return Budget(self.client.options.operation_timeout_ms)
+
     async def run(
-        self, script: str, *args: Argument, durable: bool = False, lagging: bool = False, alone: bool = False
+        self,
+        script: str,
+        *args: Argument,
+        durable: bool = False,
+        lagging: bool = False,
+        alone: bool = False,
+        budget: Budget | None = None,
+        once: bool = False,
     ) -> tuple[str, list[Any]]:
         """The status and the rest of the reply. `durable`: the write must survive the server; `lagging`: a read
-        replica may answer; `alone`: it must not wait for the replies of other calls."""
+        replica may answer; `alone`: it must not wait for the replies of other calls; `budget`: the time for it, where
+        it began before; `once`: one attempt, which others repeat when it fails."""
         now_ms = self.clock()
         client = self.client.reader if lagging else self.client
         try:
@@ -61,9 +74,11 @@ class Runner:
                 settings_key=self.keys.settings,
                 durable=durable,
                 alone=alone,
+                budget=budget,
+                once=once,
             )
         except ScriptError as error:
-            odd = await find_odd_hash(self, args)
+            odd = None if once else await find_odd_hash(self, args)
             if odd is None:
                 raise
             raise odd from error

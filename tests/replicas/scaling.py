@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from tests.replicas.harness.fleet import Fleet, large_nodes
+from tests.replicas.harness.fleet import Fleet, NodeModel
 from tests.replicas.harness.rig import Rig
 from tests.support.servers import RedisServer, free_port
 
@@ -106,7 +106,7 @@ async def measure_replicas(replicas: int, callers: int, count: int) -> Figures:
         settings = ("strategy=least_loaded", "report_ttl=10m", "shutdown.drain=0s")
         arguments = ("--no-grpc", "--no-metrics-listener", "--log-level", "error")
         async with _quiet_rig(server, replicas, settings, arguments) as (rig, ports):
-            await Fleet(rig, large_nodes(100)).discover()
+            await Fleet(rig, [NodeModel(f"node-{n}", 16_000, 64_000_000) for n in range(100)]).discover()
             await drive(ports, callers, WARM_UP)
             cpu_before, script_before = _spent(server)
             seconds, latencies_ms = await drive(ports, callers, count)

@@ -1,0 +1,250 @@
+"""Placements of one turn of the event loop are one call, and each is decided as if it had been asked for alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from scheduler.deadline import within
+from scheduler.domain.limits import MIB
+from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.reservation import ReservationState
+from scheduler.domain.settings import Admission, AffinitySettings, GroupSettings, LedgerSettings, NodeResourceLimit
+from scheduler.errors import InvalidRequest, NoNodes, SchedulerError
+from scheduler.inspection.repair import repair
+from scheduler.ledger import request_codec
+from scheduler.ledger.ledger import Ledger
+from tests.conftest import OpenLedger
+from tests.support.backends import PATIENCE
+from tests.support.clock import VirtualClock
+from tests.support.half_way import Stop, stopped
+from tests.support.recount import assert_ledger_is_sound
+
+GIB = 1024 * MIB
+# The script, its arguments, and the reply.
+Made = tuple[str, tuple[Any, ...], list[Any]]
+
+
+def together(ledger: Ledger) -> list[Made]:
+    """Placements of one turn go as one call from now on, embedded or not. The calls, as they are made."""
+    several, run, calls = ledger.placements._several, ledger.runner.run, []
+    several.possible = several._crowded = True
+
+    async def recorded(script: str, *arguments: Any, **how: Any) -> tuple[str, list[Any]]:
+        status, reply = await run(script, *arguments, **how)
+        calls.append((script, arguments, [status, *reply]))
+        return status, reply
+
+    ledger.runner.run = recorded  # type: ignore[method-assign]
+    return calls
+
+
+async def fleet(ledger: Ledger, snapshots: Sequence[NodeSnapshot]) -> None:
+    names = [f"node-{number:02}" for number in range(len(snapshots))]
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}:8000") for name in names], ())
+    for name, snapshot in zip(names, snapshots, strict=True):
+        await ledger.nodes.heartbeat(Heartbeat(name, "instance", snapshot=snapshot))
+
+
+def nodes_of(chance: Random) -> list[NodeSnapshot]:
+    sizes = [(chance.choice([4, 8, 16]), chance.choice([8, 16, 65]) * GIB) for _ in range(chance.choice([1, 1, 3]))]
+    snapshots = []
+    for _ in range(chance.choice([2, 5, 12])):
+        cpu, memory = chance.choice(sizes)
+        load = chance.choice([0, 0, 0, cpu // 2, cpu])
+        snapshots.append(
+            NodeSnapshot(
+                chance.choice([NodeStatus.READY] * 9 + [NodeStatus.CONNECTING]),
+                cpu,
+                memory,
+                allocated_cpu=load,
+                allocated_memory_bytes=load * GIB // 2,
+                sandbox_count=chance.choice([0, 0, 1, 3]),
+            )
+        )
+    return snapshots
+
+
+def requests_of(chance: Random, turn: int) -> list[ScheduleRequest]:
+    requests = []
+    for number in range(chance.choice([2, 7, 40])):
+        kind = chance.choice([HintKind.COLD_SANDBOX] * 3 + [HintKind.SANDBOX])
+        size = chance.choice([(1, 256), (1, 256), (2, 1024), (8, 3000), (0, 64), (64, 64)])
+        named = {"images": ("app",)} if kind is HintKind.COLD_SANDBOX else {"template_id": "t"}
+        # A key that comes twice in one turn is one placement; of another size it is a conflict.
+        key = f"{turn} {number - chance.choice([0] * 9 + [1])}"
+        more: dict[str, Any] = chance.choice([{}] * 15 + [{"sandbox_id": f"named-{turn}-{number}"}])
+        hint = Hint(kind, *size, **named)  # type: ignore[arg-type]
+        ttl = chance.choice([None, 90_000])
+        requests.append(ScheduleRequest(hint=hint, idempotency_key=key, reservation_ttl_ms=ttl, caller="c", **more))
+    return requests
+
+
+SETTINGS = (
+    {},
+    {},
+    {},
+    {"fill_to": 800},
+    {"strategy": Strategy.MOST_LOADED},
+    {"overcommit_cpu": 1500, "affinity": AffinitySettings(slack=50)},
+    {"node_resource_limit": NodeResourceLimit(max_sandbox_count=3)},
+    {"strategy": Strategy.ROUND_ROBIN, "admission": Admission.ALWAYS},
+)
+
+
+async def outcome(ledger: Ledger, request: ScheduleRequest) -> Decision | str:
+    try:
+        return await ledger.placements.schedule(request)
+    except NoNodes as refused:
+        return f"refused {refused.candidates} {sorted(refused.reasons.items())} {refused.facts}"
+    except SchedulerError as error:
+        return f"{error.code} {error.detail}"
+
+
+async def contents(ledger: Ledger) -> dict[str, Any]:
+    """Every key of the domain but its settings, which name the ledger."""
+    command, found = ledger.client.command, {}
+    reads = {"hash": ("HGETALL",), "string": ("GET",), "zset": ("ZRANGE", 0, -1, "WITHSCORES"), "set": ("SMEMBERS",)}
+    for name in set(await command("KEYS", f"{ledger.keys.tag}*")) - {ledger.keys.settings.encode()}:
+        kind = (await command("TYPE", name)).decode()
+        verb, *more = reads[kind]
+        value = await command(verb, name, *more)
+        if kind == "hash":
+            value = dict(zip(value[::2], value[1::2], strict=True))
+        found[name.decode().removeprefix(ledger.keys.tag)] = value
+    return found
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_goes_together_is_decided_as_one_after_another(
+    open_ledger_on: OpenLedger, clock: VirtualClock, seed: int
+) -> None:
+    chance = Random(f"several {seed}")
+    changes = {"strategy": Strategy.LEAST_LOADED, "groups": GroupSettings(max_sandbox_count=3), **SETTINGS[seed % 8]}
+    settings = LedgerSettings(**changes)  # type: ignore[arg-type]
+    one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    snapshots = nodes_of(chance)
+    for each in (one, other):
+        each.runner.entropy = lambda: 7
+        await fleet(each, snapshots)
+    calls, shared = together(one), 0
+    for turn in range(4):
+        one.placements._several._off_until = 0.0
+        requests = requests_of(chance, turn)
+        calls.clear()
+        answers = await asyncio.gather(*(outcome(one, request) for request in requests))
+        singly = {}
+        for index in order_of(calls, requests):
+            singly[index] = await outcome(other, requests[index])
+        shared += sum(len(reply) - 1 for script, _, reply in calls if script == "schedule_sandboxes")
+        assert answers == [singly[index] for index in range(len(requests))], f"seed {seed}, turn {turn}"
+        clock.advance(chance.choice([0, 700, 2500]))
+    assert shared or seed % 8 == 7
+    assert await contents(one) == await contents(other), f"seed {seed}"
+    await assert_ledger_is_sound(one)
+
+
+async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_ledger_on: OpenLedger) -> None:
+    settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
+    ledger = await open_ledger_on(settings, **PATIENCE)
+    await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 200, 200 * GIB)] * 3)
+    # Each stop is another text to compile, which the embedded ledger is slow at.
+    calls, failing, step, rounds, again = together(ledger), 0, 5 if ledger.client.embedded else 1, 0, True
+    while again:
+        failing, rounds = failing + step, rounds + 1
+        calls.clear()
+        requests = [
+            ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64), idempotency_key=f"{failing}-{n}") for n in range(3)
+        ]
+        async with stopped(ledger.client, Stop("schedule_sandboxes", failing)):
+            decided = await asyncio.gather(*(ledger.placements.schedule(request) for request in requests))
+        again = calls[0][0] != "schedule_sandboxes"
+        for decision in decided:
+            assert decision.reservation is not None
+            read = await ledger.reservations.get(decision.reservation.reservation_id)
+            assert (read.node_id, read.state) == (decision.node.node_id, ReservationState.PENDING)
+    nodes = await ledger.nodes.list()
+    assert sum(node.pending.cpu_count for node in nodes) >= 3 * rounds
+    assert failing > 20
+    await repair(ledger, apply=True)
+    await assert_ledger_is_sound(ledger)
+    assert sum(node.pending.cpu_count for node in await ledger.nodes.list()) == 3 * rounds
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_one_that_cannot_be_sent_or_is_cancelled_disturbs_no_other(ledger: Ledger) -> None:
+    await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 16, 16 * GIB)] * 2)
+    calls = together(ledger)
+
+    def ask(caller: str = "c", cpu_count: int = 1) -> asyncio.Task[Decision]:
+        request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, cpu_count, 64), caller=caller)
+        return asyncio.create_task(ledger.placements.schedule(request))
+
+    asked = [ask(), ask(cpu_count=17), ask(), ask(), ask()]
+    await asyncio.sleep(0)
+    asked[2].cancel()
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in outcomes] == [Decision, NoNodes, asyncio.CancelledError, Decision, Decision]
+    assert [script for script, _, _ in calls] == ["schedule_sandboxes", "schedule_sandbox"]
+    assert sum(node.pending.cpu_count for node in await ledger.nodes.list()) == 3
+    # A text that no server can be sent fails the call, and then only its own request.
+    outcomes = await asyncio.gather(ask(), ask("\ud800"), ask(), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [Decision, InvalidRequest, Decision]
+    assert sum(node.pending.cpu_count for node in await ledger.nodes.list()) == 5
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_a_placement_by_itself_is_sent_as_ever_and_many_in_calls_of_thirty_two(ledger: Ledger) -> None:
+    await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 200, 200 * GIB)] * 2)
+    calls = together(ledger)
+    ledger.placements._several._crowded = False
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64))
+    for _ in range(2):
+        await ledger.placements.schedule(request)
+    assert [script for script, _, _ in calls] == ["schedule_sandbox"] * 2
+    for seconds in (3_600, 60):
+        calls.clear()
+        with within(seconds):
+            await asyncio.gather(*(ledger.placements.schedule(request) for _ in range(70)))
+        sizes = sorted(len(arguments) // 12 for script, arguments, _ in calls if script == "schedule_sandboxes")
+        assert sizes in ([5, 32, 32], [6, 32, 32])
+    ledger.placements._several._crowded = True
+    calls.clear()
+    await ledger.placements.schedule(request)
+    assert [script for script, _, _ in calls] == ["schedule_sandbox"]
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.ROUND_ROBIN)
+async def test_a_strategy_that_takes_turns_is_asked_alone(ledger: Ledger) -> None:
+    await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 16, 16 * GIB)] * 2)
+    calls = together(ledger)
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64))
+    for _ in range(2):
+        await asyncio.gather(*(ledger.placements.schedule(request) for _ in range(3)))
+    assert [script for script, _, _ in calls] == ["schedule_sandboxes", *["schedule_sandbox"] * 6]
+
+
+def order_of(calls: Sequence[Made], requests: Sequence[Any]) -> list[int]:
+    """The places of the requests in the order in which the ledger has decided them."""
+    left: dict[tuple[str, str], list[int]] = {}
+    for index, request in enumerate(requests):
+        identity = (
+            request_codec.keyed_reservation_id(request.caller, request.idempotency_key),
+            request_codec.fingerprint(request),
+        )
+        left.setdefault(identity, []).append(index)
+    order: list[int] = []
+    for script, arguments, (status, *reply) in calls:
+        if script == "schedule_sandbox" and status != "refresh" and left.get(arguments[:2]):
+            order.append(left[arguments[:2]].pop(0))
+        elif status == "several":
+            for place, answer in enumerate(reply):
+                identity = arguments[12 * place], arguments[12 * place + 1]
+                if answer[0] != b"alone":
+                    order.append(left[identity].pop(0))
+    return order
