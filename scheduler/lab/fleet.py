@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.domain.limits import MIB
@@ -51,6 +51,7 @@ class SandboxOrder:
     memory_mb: int
     pull_ms: int = 0
     outcome: Outcome = Outcome.RUNS
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class Fleet:
                 await answer(False)
                 return
             node.boot(order.sandbox_id, order.cpu_count, order.memory_mb)
+            node.sandboxes[order.sandbox_id].resources = order.resources
             self._expect_report(node)
             self._agenda.after(self._options.boot.draw(self._random), finish_boot)
             if self._options.create_events_at_start:

@@ -12,12 +12,14 @@ the scheduler has been told so far.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.domain.limits import MIB
-from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.node import DiskMetric, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.resources import DISK, ResourceLoad
 from scheduler.lab.trace import NodeSpec
 
 
@@ -49,6 +51,7 @@ class SimulatedSandbox:
     memory_mb: int
     phase: Phase = Phase.BOOTING
     forked: bool = False
+    resources: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> Size:
@@ -84,7 +87,7 @@ class SimulatedNode:
 
     @property
     def address(self) -> NodeAddress:
-        return NodeAddress(self.node_id, f"http://{self.node_id}.fleet.invalid:8000")
+        return NodeAddress(self.node_id, f"http://{self.node_id}.fleet.invalid:8000", dict(self.spec.labels))
 
     @property
     def service_instance_id(self) -> str:
@@ -94,6 +97,16 @@ class SimulatedNode:
     def allocated(self) -> Size:
         """Everything here, paused sandboxes included."""
         return total(each.size for each in self.sandboxes.values())
+
+    @property
+    def resources(self) -> dict[str, ResourceLoad]:
+        """What the node has beside CPUs and memory, and what its sandboxes use of it, paused ones too."""
+        if not self.spec.resources:
+            return {}
+        used = Counter[str]()
+        for sandbox in self.sandboxes.values():
+            used.update(sandbox.resources)
+        return {name: ResourceLoad(total, used[name]) for name, total in self.spec.resources.items()}
 
     def boot(self, sandbox_id: str, cpu_count: int, memory_mb: int) -> None:
         """Start a VM. The node does not refuse: whether it fits was the scheduler's question."""
@@ -159,6 +172,7 @@ class SimulatedNode:
         paused = [each for each in self.sandboxes.values() if each.phase is Phase.PAUSED]
         active = [each for each in self.sandboxes.values() if each.phase is not Phase.PAUSED]
         starting_count = sum(each.starting for each in active)
+        disk = self.resources.get(DISK)
         return NodeSnapshot(
             status=NodeStatus.READY,
             cpu_count=self.spec.cpu_count,
@@ -173,6 +187,7 @@ class SimulatedNode:
             create_successes=self._create_successes,
             create_fails=self._create_fails,
             reported_at_unix_ms=now_ms,
+            disks=() if disk is None else (DiskMetric("/", DISK, "", disk.allocated, disk.total),),
         )
 
     def heartbeat(self, now_ms: int) -> Heartbeat:
@@ -187,6 +202,7 @@ class SimulatedNode:
             snapshot=self.snapshot(now_ms),
             sandbox_ids=tuple(self.sandboxes) if self.reports_roster else None,
             acknowledged_generation=self.acknowledged,
+            resources={name: load for name, load in self.resources.items() if name != DISK},
         )
 
     def arrived(self, heartbeat: Heartbeat) -> None:

@@ -161,6 +161,9 @@ class Replay:
             cpu_count=request.cpu_count,
             memory_mb=request.memory_mb,
             images=(request.key,) if request.key else (),
+            require=dict(request.require),
+            resources=dict(request.resources),
+            spread=request.spread,
         )
         try:
             decision = await self._surface.schedule(ScheduleRequest(hint=hint, lifecycle=self._options.lifecycle))
@@ -195,7 +198,8 @@ class Replay:
             if ends_ms is not None:
                 self._agenda.at(ends_ms, end)
 
-        self._fleet.create(node_id, SandboxOrder(sandbox_id, request.cpu_count, request.memory_mb), answered)
+        order = SandboxOrder(sandbox_id, request.cpu_count, request.memory_mb, resources=request.resources)
+        self._fleet.create(node_id, order, answered)
 
 
 def reason_of(refusal: SchedulerError) -> str:

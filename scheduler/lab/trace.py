@@ -7,13 +7,15 @@ Both are tables with a header line, read by `trace_file`:
 
 Times count from the first arrival, so Unix timestamps and dates do as well as seconds of a run; `arrival_ms` and
 `duration_ms` are the same in milliseconds. An empty duration (or `inf`) is a sandbox that never ends. The key in
-`image_or_template` is what affinity works on; it may be empty. `ConfigurationError` tells everything that is wrong.
+`image_or_template` is what affinity works on; it may be empty. Further
+columns are read by `trace_terms`. `ConfigurationError` tells everything that is wrong.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +25,10 @@ from scheduler.domain.limits import (
     SANDBOX_MEMORY_MB_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.placement import Spread
+from scheduler.domain.resources import DISK, RESOURCES_MAX
 from scheduler.errors import ConfigurationError
+from scheduler.lab import trace_terms
 from scheduler.lab.trace_file import STANDARD_INPUT, Row, TraceFile
 
 BUNDLED = Path(__file__).parent / "data"
@@ -45,6 +50,8 @@ class NodeSpec:
     node_id: str
     cpu_count: int
     memory_mb: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +63,21 @@ class TraceRequest:
     cpu_count: int
     memory_mb: int
     key: str = ""
+    require: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    resources: Mapping[str, int] = field(default_factory=dict)
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     nodes: tuple[NodeSpec, ...]
     requests: tuple[TraceRequest, ...]
+
+    @property
+    def resource_names(self) -> tuple[str, ...]:
+        """What the setting `resources` must list for this trace."""
+        told = [each.resources for each in self.nodes] + [each.resources for each in self.requests]
+        return tuple(sorted({name for amounts in told for name in amounts} - {DISK}))
 
     def compressed(self, time_scale: float) -> Trace:
         """The same requests arriving `time_scale` times as fast, each lasting as long as before.
@@ -91,17 +107,24 @@ def read_trace(nodes_file: Path, requests_file: Path) -> Trace:
         problems.append(error.detail)
     if problems:
         raise ConfigurationError("\n".join(problems))
-    return Trace(nodes, requests)
+    trace = Trace(nodes, requests)
+    if len(trace.resource_names) > RESOURCES_MAX:
+        raise ConfigurationError(
+            f"at most {RESOURCES_MAX} resources beside disk, not {', '.join(trace.resource_names)}"
+        )
+    return trace
 
 
 def read_nodes(file: Path) -> tuple[NodeSpec, ...]:
     table = TraceFile(file)
     nodes: dict[str, NodeSpec] = {}
-    for row in table.rows(NODE_COLUMNS):
+    for row in table.rows(NODE_COLUMNS, may=trace_terms.NODE_TERMS):
         node = NodeSpec(
             node_id=row.identifier("node_id"),
             cpu_count=row.integer("cpu_count", UINT32_MAX),
             memory_mb=row.integer("memory_mb", MEMORY_MB_MAX),
+            labels=trace_terms.labels(row),
+            resources=trace_terms.resources(row),
         )
         if node.node_id and node.node_id in nodes:
             table.fault(f"line {row.line}: node_id {node.node_id!r} appears twice")
@@ -113,7 +136,7 @@ def read_requests(file: Path) -> tuple[TraceRequest, ...]:
     table = TraceFile(file)
     requests: list[TraceRequest] = []
     first_ms: int | None = None
-    for row in table.rows(REQUEST_COLUMNS, _IN_MILLISECONDS):
+    for row in table.rows(REQUEST_COLUMNS, _IN_MILLISECONDS, trace_terms.REQUEST_TERMS):
         told_ms = row.milliseconds("arrival_s", "arrival_ms")
         if first_ms is None and told_ms is not None:
             first_ms = told_ms
@@ -124,6 +147,9 @@ def read_requests(file: Path) -> tuple[TraceRequest, ...]:
             cpu_count=row.integer("cpu", SANDBOX_CPU_MAX),
             memory_mb=row.integer("memory_mb", SANDBOX_MEMORY_MB_MAX),
             key=row.text("image_or_template"),
+            require=trace_terms.require(row),
+            resources=trace_terms.resources(row),
+            spread=trace_terms.spread(row),
         )
         if told_ms is not None and requests and request.arrival_ms < requests[-1].arrival_ms:
             row.broken(_arrival_of(row), "not before the line above it (sort the file by it)")

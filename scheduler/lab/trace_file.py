@@ -42,17 +42,19 @@ class TraceFile:
         self._fault_count = 0
         self._width = 0
 
-    def rows(self, columns: Sequence[str], instead: Mapping[str, str] | None = None) -> Iterator[Row]:
+    def rows(
+        self, columns: Sequence[str], instead: Mapping[str, str] | None = None, may: Sequence[str] = ()
+    ) -> Iterator[Row]:
         """Every line that holds something, its cells by column. `instead`: column → another that says the same in its
-        own way; a file has one of the two, and a row the cells of the one it has."""
+        own way; a file has one of the two, and a row the cells of the one it has. `may`: what it may have besides."""
         instead = instead or {}
-        known = (*columns, *instead.values())
+        known = (*columns, *instead.values(), *may)
         text = self._text()
         content = io.StringIO(text, newline="")
         lines = csv.reader(content, delimiter=_delimiter(text, known), skipinitialspace=True, strict=True)
         try:
             filled = ((lines.line_num, cells) for cells in lines if any(cell.strip() for cell in cells))
-            places = self._places(next(filled, (0, []))[1], columns, instead)
+            places = self._places(next(filled, (0, []))[1], (columns, may), instead)
             for line, cells in filled if places else ():
                 if any(cell.strip() for cell in cells[self._width :]):
                     self.fault(f"line {line}: {len(cells)} cells, but the header names {self._width} columns")
@@ -76,12 +78,13 @@ class TraceFile:
             raise ConfigurationError("\n  - ".join([f"{self.name}: {self._fault_count:,} faults", *listed]))
 
     def _places(
-        self, header: Sequence[str], columns: Sequence[str], instead: Mapping[str, str]
+        self, header: Sequence[str], wanted: tuple[Sequence[str], Sequence[str]], instead: Mapping[str, str]
     ) -> list[tuple[str, int]]:
         """(column, position) for those that the file has; none when it lacks one."""
+        columns, may = wanted
         names = [_named(name) for name in header]
         self._width = len(names)
-        found = [name for name in (*columns, *instead.values()) if name in names]
+        found = [name for name in (*columns, *instead.values(), *may) if name in names]
         twice = sorted({name for name in found if names.count(name) > 1})
         twice += [f"{name} and {instead[name]}" for name in instead if {name, instead[name]} <= set(names)]
         if twice:

@@ -9,11 +9,21 @@ import pytest
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import Admission, GroupPlacement, GroupSettings, LedgerSettings
+from scheduler.errors import ConfigurationError
 from scheduler.lab.clock import always
 from scheduler.lab.compare import Setup, compare_strategies, contenders
 from scheduler.lab.fleet import FleetOptions
 from scheduler.lab.replay import ReplayOptions, ReplayResult
-from scheduler.lab.trace import BUNDLED, BUNDLED_NODES, BUNDLED_REQUESTS, NodeSpec, Trace, TraceRequest, read_trace
+from scheduler.lab.trace import (
+    BUNDLED,
+    BUNDLED_NODES,
+    BUNDLED_REQUESTS,
+    NodeSpec,
+    Trace,
+    TraceRequest,
+    read_requests,
+    read_trace,
+)
 from tests.support.servers import RedisServer
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -97,6 +107,37 @@ async def test_an_idle_fleet_of_months_costs_nothing_and_never_falls_silent() ->
     trace = Trace((NodeSpec("a", 4, 8192),), tuple(TraceRequest(month_ms * n, 1000, 4, 512) for n in range(12)))
     result = (await judged(trace, (Strategy.LEAST_LOADED,), Setup("embedded")))["least_loaded"]
     assert (result.placed, result.degraded) == (12, 0)
+
+
+async def test_a_trace_may_say_what_nodes_have_and_requests_require_take_and_spread(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(
+        "node_id,cpu_count,memory_mb,labels,resources\n"
+        "a,64,65536,zone=east,gpu=2 disk=100\nb,64,65536,zone=west,\nc,64,65536,,gpu=1\n"
+    )
+    (tmp_path / "requests.csv").write_text(
+        "arrival_s,duration_s,cpu,memory_mb,image_or_template,require,resources,spread\n"
+        "0,60,1,64,k,zone=east+north,gpu=2,\n0,60,1,64,k,,gpu=1,\n"
+        "0,60,1,64,k,,gpu=1,\n0,60,1,64,k,zone=east,disk=101,\n0,60,1,64,k,zone=south,,\n"
+        "0,60,1,64,k,,,solo max=1\n" + "0,60,1,64,k,,,web zone max=1\n" * 3 + "90,60,1,64,k,zone=east,gpu=2,\n"
+    )
+    trace = read_trace(tmp_path / "nodes.csv", tmp_path / "requests.csv")
+    settings = LedgerSettings(resources=trace.resource_names)
+    for name, result in (await judged(trace, EVERY, Setup("embedded", settings))).items():
+        assert (result.placed, result.refused) == (6, {"insufficient_gpu": 1, "label": 2, "spread": 1}), name
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("require", "zone"), ("require", "zone=a,b"), ("resources", "gpu=-1"), ("resources", "cpu=1"),
+        ("resources", "gpu"), ("spread", "web"), ("spread", "web max=0"), ("spread", "web zone rack max=1"),
+    ],
+)  # fmt: skip
+def test_a_term_of_a_trace_that_cannot_be_read_is_told_with_its_line(tmp_path: Path, column: str, cell: str) -> None:
+    file = tmp_path / "requests.csv"
+    file.write_text(f'arrival_s,duration_s,cpu,memory_mb,image_or_template,{column}\n0,1,1,1,k,"{cell}"\n')
+    with pytest.raises(ConfigurationError, match=f"line 2: {column} must be"):
+        read_requests(file)
 
 
 async def test_what_came_and_went_between_two_reports_is_free_again_after_a_long_quiet_time() -> None:

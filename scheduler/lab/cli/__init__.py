@@ -88,6 +88,9 @@ def replay(
     affinity_keys: Annotated[
         int, typer.Option(min=1, max=KEYS_PER_NODE_MAX, help="How many keys affinity takes a node to hold.")
     ] = AffinitySettings().keys_per_node,
+    scarce: Annotated[
+        str, typer.Option(metavar="A,B", help="Labels and resources that nodes with them are spared for.")
+    ] = "",
     group_max_sandboxes: Annotated[int, typer.Option(min=1, help="Budget of a group.")] = DEFAULT_GROUP_SIZE,
     group_max_cpus: Annotated[int, typer.Option(min=0, help="Budget of a group; 0: none.")] = 0,
     group_max_memory_mb: Annotated[int, typer.Option(min=0, help="Budget of a group; 0: none.")] = 0,
@@ -133,6 +136,8 @@ def replay(
         overcommit_memory=read_option("--overcommit-memory", kinds.overcommit(), overcommit_memory),
         fill_to=read_option("--fill-to", kinds.share(), fill_to),
         affinity=AffinitySettings(read_option("--affinity-slack", kinds.share_or_off(), affinity_slack), affinity_keys),
+        resources=trace.resource_names,
+        scarce=read_option("--scarce", kinds.label_names(), scarce),
         groups=GroupSettings(
             max_sandbox_count=group_max_sandboxes,
             max_cpu_count=group_max_cpus,
