@@ -28,7 +28,7 @@ class WarmKeyStore:
         InvalidRequest for a cursor of another list."""
         if node_id:
             held = await self._runner.client.command(
-                "ZREVRANGE", self._runner.keys.node_warm(node_id), 0, -1, "WITHSCORES"
+                "ZREVRANGEBYSCORE", self._runner.keys.node_warm(node_id), "+inf", "-inf", "WITHSCORES"
             )
             kept = tuple(each for each in _keys(held) if key in ("", each.key))
             return (WarmNode(node_id, kept),) if kept else (), None
@@ -51,7 +51,9 @@ class WarmKeyStore:
             after = f"({cursor}" if cursor else "-"
             listed = await client.command("ZRANGEBYLEX", keys.nodes, after, "+", "LIMIT", 0, NODES_A_STEP)
             names = [codec.text(node_id) for node_id in listed]
-            held = await client.pipeline([("ZREVRANGE", keys.node_warm(name), 0, -1, "WITHSCORES") for name in names])
+            held = await client.pipeline(
+                [("ZREVRANGEBYSCORE", keys.node_warm(name), "+inf", "-inf", "WITHSCORES") for name in names]
+            )
             for name, page in zip(names, held, strict=True):
                 cursor = name
                 if page:
