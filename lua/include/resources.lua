@@ -7,6 +7,9 @@
 --   resource:<name>   zset: node → what is free of it on the node
 local resources = { BUILT_IN = 'disk' }
 do
+  -- 2^53 - 1: beyond it a sum is not exact any more, so that nothing could be given back from it.
+  local MOST = 9007199254740991
+
   local function names_of(amounts)
     local names = {}
     for name in pairs(amounts or {}) do names[#names + 1] = name end
@@ -102,7 +105,7 @@ do
       local one = row.resources and row.resources[name]
       local total = one and one.total or (name == resources.BUILT_IN and -1 or 0)
       local taken = one and one.load + one.pending or 0
-      if amounts[name] > 0 and total >= 0 and taken + amounts[name] > total then return name end
+      if amounts[name] > 0 and amounts[name] > (total < 0 and MOST or total) - taken then return name end
     end
     return nil
   end

@@ -130,6 +130,8 @@ async def test_disks_count_each_device_once_and_fit_where_nobody_reports_any(led
     await node(ledger, "b")
     assert (await placed(ledger, {"disk": 10**12}))[0] == "b"
     assert await pending(ledger, "b", "disk") == 10**12
+    await placed(ledger, {"disk": 2**53 - 1 - 10**12})
+    assert await refused(ledger, {"disk": 1}) == {"insufficient_disk": 2}, "beyond 2^53 - 1 no sum is exact"
     await assert_ledger_is_sound(ledger)
 
 
