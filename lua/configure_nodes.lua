@@ -14,8 +14,8 @@
 --        because another replica is alive, {node_id, …} without their labels, because there are too many label sets}
 --        {'outdated', revision of the ledger's settings}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
--- Cost: O(changes log nodes + open reservations of returning nodes); what is evicted of those that return too
---       late goes in slices before anything changes
+-- Cost: O(changes log nodes); what returning nodes have open is counted, and what is evicted of those that return too
+--       late ended, in slices before anything changes
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
@@ -33,16 +33,14 @@ local about = (ARGV[4] == '1' or not_rebuilt(settings.gated_until_ms, now)) and 
 local in_force = redis.call('HGET', KEYS[1], 'revision')
 if tonumber(in_force) > revision then return { 'outdated', in_force } end
 
-local settled = 0
-for index = 6, listed_end, 3 do
-  settled = settled + settle_absence(ARGV[index], now)
-  if settled >= REMOVED_SLICE then
-    save_rows()
-    return { 'again', 'absence' }
+do
+  local node_ids, endpoints = {}, {}
+  for index = 6, listed_end, 3 do
+    node_ids[#node_ids + 1], endpoints[ARGV[index]] = ARGV[index], ARGV[index + 1]
   end
+  if not settle_returns(node_ids, endpoints, now) then return { 'again', 'returns' } end
 end
 
-save_rows()
 local changed, gone, kept, without = {}, {}, {}, {}
 for index = 6, listed_end, 3 do
   local node_id, endpoint, labels = ARGV[index], ARGV[index + 1], ARGV[index + 2]

@@ -1,5 +1,6 @@
 -- list_reservations.lua: one page of reservations, oldest first.
 -- Guarantee: looks at no more than a bounded number of reservations, matching or not; of one node, at that node's alone.
+--            What is due among them has ended, and nothing else is waited for.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: after_sequence  exclusive; '' starts at the oldest
@@ -18,11 +19,6 @@
 local _, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
-if expire_due(now, EXPIRY_SLICE) == EXPIRY_SLICE then
-  save_rows()
-  return { 'again', 'expiry' }
-end
-save_rows()
 local node_id, state, limit = ARGV[4], ARGV[5], tonumber(ARGV[3])
 
 -- The lists that hold such reservations; a node has one of open and one of finished ones.
@@ -46,6 +42,18 @@ local function next_ones()
 end
 
 local found, page = next_ones(), {}
+
+-- Ends those of them that are due, a slice of them; whether none is left.
+local function expire_found()
+  local ids = {}
+  for index, each in ipairs(found) do ids[index] = each.id end
+  if not ids[1] or redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) == 0 then return true end
+  local due = overdue.among(ids, overdue.SLICE, now)
+  overdue.finish(due, now)
+  save_rows()
+  return #due < overdue.SLICE
+end
+if not expire_found() then return { 'again', 'expiry' } end
 for _, each in ipairs(found) do
   local fields = redis.call('HGETALL', reservation_key(each.id))
   local reservation = as_table(fields)

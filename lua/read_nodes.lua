@@ -1,6 +1,6 @@
 -- read_nodes.lua: nodes as they look at this moment: named ones, or a page of all in id order.
 -- Guarantee: statuses are derived on one clock; reservations whose deadline has passed do not show. Looks at a bounded
---            number of nodes, of that status or not.
+--            number of nodes, of that status or not, and works off what is due on these alone.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: after  the last id of the page before, '' starts at the first
@@ -8,26 +8,22 @@
 -- ARGV[4]: status  '' for nodes of any
 -- ARGV[5]: detail  'whole', 'figures' without what a node says of its machine, or its 'state' alone
 -- ARGV[6..]: node_ids  these, in this order, instead of a page
--- Reply: {'nodes', last id looked at | '' (that was all), {node_id, {fields}, status, reason, cpu pressure, memory pressure,
---         pending cpu, pending bytes, pending count, further resources as the row has them}, …}
+-- Reply: {'nodes', last id looked at | '' (that was all, or all of those named), {node_id, {fields}, status, reason,
+--         cpu pressure, memory pressure, pending cpu, pending bytes, pending count,
+--         further resources as the row has them}, …}
 --        {'again'} | {'uninitialised'} | {'unknown', what, found}
 -- Cost: O(limit log nodes)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/reservations"
+-- @include "include/overdue"
 -- @include "include/node_view"
 -- @include "include/figures"
 
 local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
-if redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) > 0 then
-  local swept = expire_due(now, EXPIRY_SLICE) < EXPIRY_SLICE
-  save_rows()
-  if not swept then return { 'again', 'expiry' } end
-end
 local limit, status, node_ids, last = tonumber(ARGV[3]), ARGV[4], {}, ''
 
 -- The sets that hold the nodes of a status, once the silent ones are retired. Of a node over a limit, or known from before
@@ -58,6 +54,11 @@ elseif status == '' then
 else
   -- @inline "inline/notice_silence"
   node_ids, last = next_ids(SETS_OF[status] or {})
+end
+if redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) > 0 then
+  local done = overdue.finish_on(node_ids, now)
+  if not done then return { 'again', 'expiry' } end
+  for index = #node_ids, done + 1, -1 do last, node_ids[index] = node_ids[index - 1], nil end
 end
 
 local FIELDS = {

@@ -7,7 +7,7 @@
 -- ARGV[3]: service_instance_id
 -- ARGV[4..]: events  event type, sandbox_id, cpu_count, memory_bytes, …
 -- Reply: {'counted', how many were new, {changes of reservations}} | {'stale'}: of a process that another has replaced
---        {'unlisted'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
+--        {'unlisted'} | {'again'} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Cost: O(events + unnamed reservations of the node, at most 1,024 of them)
 -- @include "include/keys"
 -- @include "include/reply"
@@ -18,6 +18,7 @@
 -- @include "include/suggesting"
 -- @include "include/rebuilding"
 -- @include "include/learning"
+-- @include "include/overdue"
 local LEARN_MAX = 16
 local REMEMBER_MS = 600000
 local REMEMBER_MAX = 10000
@@ -34,8 +35,7 @@ local process = as_table_of(node_key(node_id), 'service_instance_id', 'instances
 if is_replaced(process, { instance = ARGV[3] }, now, settings.report_ttl_ms) then return { 'stale' } end
 
 -- What is due has ended before this, and is not what an event is about.
-expire_due(now, EXPIRY_SLICE)
-save_rows()
+if not overdue.finish_on({ node_id }, now) then return { 'again', 'expiry' } end
 
 -- Which of these it is does not matter for what their template takes, if that is one template.
 local function learn_from(ids, cpu, memory)

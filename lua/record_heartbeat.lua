@@ -67,14 +67,14 @@ local now = open_clock(ARGV[1])
 -- @include "include/report_times"
 -- @include "include/resting"
 -- @include "include/entered"
+-- @include "include/overdue"
 
 read_binding_settings(settings)
 -- @inline "inline/gate_shut"
--- What is due has ended before this report, and takes no credit of it.
-expire_due(now, EXPIRY_SLICE)
-save_rows()
 local node_id, instance, sequence, digest = ARGV[2], ARGV[3], ARGV[4], ARGV[6]
 local hung_up = ARGV[11] == '1'
+-- What is due has ended before this report, and takes no credit of it.
+if not overdue.finish_on({ node_id }, now) then return { 'again', 'expiry' } end
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
   'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu',
   'allocated_memory_bytes', 'roster_digest', 'roster_edits', 'instances', 'interval_ms', 'reports',
@@ -105,9 +105,7 @@ if not listed_already then
   -- A node that registers itself; false while there is more to be settled of its absence.
   local function register()
     -- @inline "include/discovery"
-    local settled = settle_absence(node_id, now)
-    local all = settled < REMOVED_SLICE
-    save_rows()
+    local all = settle_returns({ node_id }, { [node_id] = ARGV[5] }, now)
     if all then list_node(node_id, ARGV[5], 'active', now, { self_registered = '1' }) end
     save_rows()
     if all then note_listed(node_id, 'active') end

@@ -3,14 +3,14 @@
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- Reply: {'refreshed', more (1|0)} | {'uninitialised'} | {'unknown', what, found}
--- Cost: O(500 nodes)
+-- Cost: O(48 nodes)
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
 -- @include "include/observe"
 -- @include "include/capacities"
-local SLICE = 500
+local SLICE = 48
 
 local settings, refused = read_settings()
 if refused then return refused end

@@ -107,7 +107,7 @@ if discovered then
   repair_avoidance()
   repair_account()
   repair_row()
-  recount_pending(node_id)
+  recount_pending(node_id, 1000000)
   weigh_again(node_id)
   save_rows()
   enter_capacity(node_id, row_of(node_id))
@@ -119,7 +119,13 @@ else
     redis.call('ZREM', key(name), node_id)
   end
   for _, name in ipairs(node_pools.all_parts()) do redis.call('ZREM', key(name), node_id) end
-  held_by_open(node_id)
+  for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)) do
+    local open = as_table_of(reservation_key(id), 'state', 'node_id')
+    if open.node_id ~= node_id or not is_open(open.state) then
+      redis.call('ZREM', node_key(node_id, 'reservations'), id)
+      redis.call('HDEL', node_key(node_id, 'unnamed'), id)
+    end
+  end
   forget_artifacts(node_id)
   -- @inline "include/warm_keys"
   warm_keys.forget(node_id)

@@ -66,7 +66,7 @@ do
   -- Why the present creation cannot be decided by this call, or nil and what was decided.
   local function decide(request)
     -- @inline "inline/decide"
-    if not context.node_id and not swept and not context.too_large then return { 'overloaded', 'expiry' } end
+    if not context.node_id and not swept and not context.too_large then return { 'again', 'expiry' } end
     return nil, context
   end
 

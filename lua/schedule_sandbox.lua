@@ -69,7 +69,7 @@ end
 -- @inline "inline/decide"
 local node_id = context.node_id
 if not node_id then
-  if not swept and not context.too_large then return { 'overloaded', 'expiry' } end
+  if not swept and not context.too_large then return { 'again', 'expiry' } end
   -- @inline "include/refusal"
   -- @inline "include/rates"
   redis.call('HINCRBY', key('stats'), 'refusals', 1)

@@ -11,8 +11,8 @@
 -- Reply: {'changed', count, node_id that stays without labels because there are too many label sets, …}
 --        {'full'}  labels told by the API would make too many label sets, and nothing was changed | {'again'}
 --        {'uninitialised'} | {'unknown', what, found}
--- Cost: O(changes log nodes + open reservations of returning nodes); what is evicted of those that return too
---       late goes in slices before anything changes
+-- Cost: O(changes log nodes); what returning nodes have open is counted, and what is evicted of those that return too
+--       late ended, in slices before anything changes
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/clock"
@@ -27,16 +27,14 @@ local now = open_clock(ARGV[1])
 local source, listed_end = ARGV[3], 4 + 4 * tonumber(ARGV[4])
 local about = (ARGV[2] == '1' or not_rebuilt(settings.gated_until_ms, now)) and { waiting = '1' } or nil
 
-local settled = 0
-for index = 5, listed_end, 4 do
-  settled = settled + settle_absence(ARGV[index], now)
-  if settled >= REMOVED_SLICE then
-    save_rows()
-    return { 'again', 'absence' }
+do
+  local node_ids, endpoints = {}, {}
+  for index = 5, listed_end, 4 do
+    node_ids[#node_ids + 1], endpoints[ARGV[index]] = ARGV[index], ARGV[index + 1]
   end
+  if not settle_returns(node_ids, endpoints, now) then return { 'again', 'returns' } end
 end
 
-save_rows()
 local joined, relabelled, without, gone = {}, 0, {}, {}
 for index = 5, source == 'labels_api' and listed_end or 0, 4 do
   if ARGV[index + 3] ~= '-' and not labelling.fits(ARGV[index], source, ARGV[index + 3]) then return { 'full' } end

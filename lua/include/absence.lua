@@ -6,7 +6,7 @@
 -- after the telling (`acknowledged_generation`).
 local drop_absent, undo_deletes, judge_absence
 do
-  local ABSENT_SLICE = 100
+  local ABSENT_SLICE = 50
 
   -- What was told before this (a sequence) and the report of `generation` does not list is gone. Nil: nothing is.
   local function proven_before(reports, interval_ms, generation, now)

@@ -15,6 +15,7 @@
 --   forks_*, ends_new       forks told, and named reservations ended, that a report may not have shown yet
 --   counted_*               reservations settled by counts, which may own a listed id
 --   doubts_*                doubts of kind n; until when there are more than are kept
+--   recount_*               how far a count of what is held came, and what it found (include/counting)
 local REPORTED = {
   'generation', 'allocated_cpu', 'allocated_memory_bytes', 'paused_allocated_cpu', 'paused_allocated_memory_bytes',
 }
@@ -27,6 +28,7 @@ do
     'deleted_memory', 'baseline_generation', 'baseline_ids', 'baseline_cpu', 'baseline_memory', 'discount_cpu',
     'discount_memory', 'discount_count', 'entered', 'credit', 'shown', 'counts', 'fails', 'pauses', 'forks_new',
     'ends_new', 'counted_new', 'counted_old', 'doubts_named', 'doubts_until_ms',
+    'recount_to', 'recount_cpu', 'recount_memory', 'recount_count',
   }
 
   -- The account of a node that has a hash, or nil.

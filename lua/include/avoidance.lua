@@ -5,7 +5,7 @@
 --                    more), avoid_tried (1: a creation was), trouble ('since,refusals,successes' since its last report)
 --   refused:<caller>|<image or template>   the node that refused it lately, '*' when a second one did: then it is the
 --                    request that is at fault, and no more nodes are blamed for it until one of its kind succeeds
-local READMITTED_SLICE = 256
+local READMITTED_SLICE = 64
 local SECOND_MS = 1000
 
 local function read_avoid_settings()

@@ -1,7 +1,7 @@
 -- @include "include/reservations"
 -- Reconciliation by counters: what a report's growth acknowledges of the reservations made before it.
 local WALK_MAX = 1024
-local CREDITED_SLICE = 128
+local CREDITED_SLICE = 50
 local OPEN_FIELDS = {
   'state', 'lifecycle', 'cpu_count', 'memory_bytes', 'held_cpu', 'held_memory', 'held_count', 'sequence', 'sandbox_id',
   'restored', 'resources', 'held_resources',

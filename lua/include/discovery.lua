@@ -4,8 +4,9 @@
 -- @include "include/reservations"
 -- @include "include/artifacts"
 -- @include "include/cpu_configs"
+-- @include "include/counting"
 -- What discovery does to a node: listed, moved, drained, taken out.
-local REMOVED_SLICE = 256
+local REMOVED_SLICE = 64
 
 -- Reservations on a node that left discovery and did not come back in time, one slice of them.
 -- Returns how many; fewer than a slice means that none is left.
@@ -43,35 +44,51 @@ do
   end
 end
 
--- A node that comes back too late comes back without what was reserved on it, however far
--- maintenance got. To be settled before it is listed and has a row again: none of this is pending there
--- any more. Returns how many reservations that ended; a slice or more means that there may be more.
-local function settle_absence(node_id, now)
-  local evicted_at = redis.call('ZSCORE', key('removed'), node_id)
-  if not evicted_at or tonumber(evicted_at) > now then return 0 end
-  return release_removed(node_id, now)
-end
-
--- What the open reservations of a returning node still hold.
-local function restore_pending(node_id, row)
-  local further = {}
-  row.pending_cpu, row.pending_memory, row.pending_count = 0, 0, 0
-  local ids = redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, -1)
-  for _, id in ipairs(ids) do
-    local reservation = read_reservation(id)
-    if reservation then
-      local cpu, memory, count = held_by(reservation)
-      resources.add_held(further, reservation)
-      row.pending_cpu = row.pending_cpu + cpu
-      row.pending_memory = row.pending_memory + memory
-      row.pending_count = row.pending_count + count
+-- Before nodes are listed and have rows again. One that comes back too late comes back without what was reserved on it,
+-- however far maintenance got; of others, what their open reservations still hold is counted. Some of it at a time: whether
+-- all of it is done, for all of them. `endpoints`: node → where it will be.
+local function settle_returns(node_ids, endpoints, now)
+  local released, left = 0, recount.SLICE
+  for _, node_id in ipairs(node_ids) do
+    local evicted_at = redis.call('ZSCORE', key('removed'), node_id)
+    if evicted_at and tonumber(evicted_at) <= now then released = released + release_removed(node_id, now) end
+    if released >= REMOVED_SLICE then break end
+  end
+  save_rows()
+  if released >= REMOVED_SLICE then return false end
+  for _, node_id in ipairs(node_ids) do
+    if left <= 0 then break end
+    local discovery = redis.call('HGET', node_key(node_id), 'discovery')
+    if discovery ~= 'active' and discovery ~= 'lingering'
+      and redis.call('EXISTS', node_key(node_id, 'reservations')) == 1 then
+      local account = account_of(node_id)
+      if not account then
+        -- Reservations were restored before their node is: its hash, with where it is, holds the count.
+        redis.call('HSET', node_key(node_id), 'endpoint', endpoints[node_id])
+        redis.call('PEXPIRE', node_key(node_id), RETENTION_MS)
+        close_account(node_id)
+        account = account_of(node_id)
+      end
+      left = left - recount.go_on(node_id, account, left)
     end
   end
-  resources.set_pending(row, further)
+  save_rows()
+  return left > 0
 end
 
 local list_node
 do
+  -- What settle_returns counted is pending on a returning node; to be called while its hash still has it.
+  local function counted_pending(node_id)
+    local account = account_of(node_id)
+    local found = { cpu = 0, memory = 0, count = 0, further = {} }
+    if account and account.recount_to > 0 then
+      found.cpu, found.memory, found.count = account.recount_cpu, account.recount_memory, account.recount_count
+      found.further = recount.resources(node_id, account) or {}
+    end
+    return found
+  end
+
   -- The settings that bound creations on a node that has not reported, read once for all that are listed.
   local list_bounds
 
@@ -82,6 +99,7 @@ do
     local node = node_key(node_id)
     local known = as_table_of(node, 'discovery', 'status', 'over_limit', 'last_seen_ms', 'waiting', 'last_heard_ms')
     local returning = known.discovery ~= 'active' and known.discovery ~= 'lingering'
+    local pending = returning and counted_pending(node_id)
     if returning then
       redis.call('ZADD', key('nodes'), 0, node_id)
       redis.call('ZREM', key('removed'), node_id)
@@ -96,7 +114,8 @@ do
     redis.call('HSET', node, 'endpoint', endpoint)
     local row = new_row(node_id)
     if returning then
-      restore_pending(node_id, row)
+      row.pending_cpu, row.pending_memory, row.pending_count = pending.cpu, pending.memory, pending.count
+      resources.set_pending(row, pending.further)
       list_bounds = list_bounds or read_observation_settings()
       observe(row, discovery, nil, nil, false, list_bounds)
       labelling.apply(node_id)

@@ -30,7 +30,7 @@ end
 
 -- When all that is unnamed has entered, nothing is held of it any more. A slice of it; whether there is more.
 local function settle_entered(node_id, account, now)
-  local SETTLED_SLICE = 128
+  local SETTLED_SLICE = 50
   if account.credit <= 0 then return false end
   local waiting = read_unnamed(node_id, account.generation)
   if not waiting or #waiting.h == 0 or surely_entered(node_id, account, waiting) < #waiting.h then return false end

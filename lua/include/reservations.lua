@@ -4,7 +4,8 @@
 -- @include "include/revisions"
 -- How a reservation ends: one way for every reason.
 local RETENTION_MS = 3600000
-local EXPIRY_SLICE = 128
+-- What is due, and how much of it one call works off.
+local overdue = { SLICE = 32 }
 -- The report that is being accounted for, by its generation; a script that records one sets it.
 local report_generation
 
@@ -125,10 +126,9 @@ do
   end
 end
 
--- Works off the head of `expiry`; how many. As many as the slice: more may be due.
-local function expire_due(now, slice)
-  local due = redis.call('ZRANGEBYSCORE', key('expiry'), '-inf', integer(now), 'LIMIT', 0, slice)
-  for _, reservation_id in ipairs(due) do
+-- Ends the reservations with these ids that time has ended.
+function overdue.finish(ids, now)
+  for _, reservation_id in ipairs(ids) do
     local reservation = read_reservation(reservation_id)
     if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') then
       end_when_due(reservation, now)
@@ -138,5 +138,21 @@ local function expire_due(now, slice)
       if not reservation then redis.call('ZREM', key('reservations'), reservation_id) end
     end
   end
+end
+
+-- Works off the head of `expiry`; how many. As many as the slice: more may be due.
+local function expire_due(now, slice)
+  local due = redis.call('ZRANGEBYSCORE', key('expiry'), '-inf', integer(now), 'LIMIT', 0, slice)
+  overdue.finish(due, now)
   return #due
+end
+
+-- Which of these (not none) are due, at most `most`; and how many of them were looked at.
+function overdue.among(ids, most, now)
+  local due = {}
+  for index, deadline in ipairs(redis.call('ZMSCORE', key('expiry'), unpack(ids))) do
+    if deadline and tonumber(deadline) <= now then due[#due + 1] = ids[index] end
+    if #due == most then return due, index end
+  end
+  return due, #ids
 end

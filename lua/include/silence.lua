@@ -1,9 +1,9 @@
 -- @include "include/rows"
 -- @include "include/pools"
 -- Noticing that a node fell silent.
-local SILENCE_SLICE = 1024
+local SILENCE_SLICE = 64
 
--- Moves overdue nodes out of the fresh ones; how many. As many as the slice: more may be due.
+-- Moves overdue nodes out of the fresh ones, a slice of them; how many. As many as the slice: more may be due.
 local function retire_silent(now, report_ttl_ms, binding_ttl_ms)
   local overdue = redis.call('ZRANGEBYSCORE', key('seen'), '-inf', '(' .. integer(now - report_ttl_ms),
     'WITHSCORES', 'LIMIT', 0, SILENCE_SLICE)

@@ -38,10 +38,11 @@ def open_client(url: str, api_key: str | None = None, *, seconds: float = 10.0) 
 
 
 class OverHttp:
-    """Of several replicas, each with a client of its own, each is called in turn."""
+    """Of several replicas, each with a client of its own, each is called in turn. `addresses`: where they answer."""
 
-    def __init__(self, *clients: over.AsyncSchedulerClient) -> None:
+    def __init__(self, *clients: over.AsyncSchedulerClient, addresses: Sequence[str] = ()) -> None:
         self._clients = cycle(clients)
+        self.addresses = tuple(addresses)
 
     async def discover(self, active: Sequence[NodeAddress]) -> None:
         with _own_errors():

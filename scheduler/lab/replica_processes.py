@@ -40,7 +40,7 @@ async def replica_processes(count: int, redis_addr: str, keys: Mapping[str, str]
             addresses = [await replica.address for replica in replicas]
         opened = [open_client(address, seconds=ANSWER_SECONDS) for address in addresses]
         clients = [await stack.enter_async_context(client) for client in opened]
-        yield OverHttp(*clients)
+        yield OverHttp(*clients, addresses=addresses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from scheduler.lab.bench import FleetCost, PlacementCost
+from scheduler.lab.bench_bounds import StepCost
+from scheduler.lab.burst import BurstResult
 from scheduler.lab.lifecycle import LifecycleResult
 from scheduler.lab.replay import ReplayResult
 
@@ -64,6 +66,34 @@ def lifecycle_table(results: Sequence[LifecycleResult], title: str) -> Table:
             f"{figures.refused_with_room:,}",
             f"{figures.refused_by_holding:,}",
         )
+    return table
+
+
+def step_cost_table(costs: Sequence[StepCost]) -> Table:
+    """The dearest first; of a busy machine the mean is to be believed, the worst call may have been disturbed."""
+    title = "Single scripts, CPU of the server's main thread (ms)"
+    table = _table(title, "script", "when", "calls", "mean", "worst", "commands at most")
+    for cost in costs:
+        figures = (f"{cost.calls:,}", f"{cost.mean_ms:.2f}", f"{cost.worst_ms:.2f}", f"{cost.commands:,}")
+        table.add_row(cost.script, cost.situation, *figures)
+    return table
+
+
+def burst_table(result: BurstResult) -> Table:
+    table = _table("A fleet filled at once", "", "")
+    rate = result.creations / result.seconds
+    rows = {
+        "creations, each confirmed": f"{result.confirmed:,} of {result.creations:,}",
+        "refused while something was free": f"{result.refused:,}",
+        "nodes given more than they have": f"{result.over:,}",
+        "one more, on the full fleet": "refused" if result.one_more_refused else "placed",
+        "calls repeated because the ledger was busy": f"{result.retries:,}",
+        "seconds": f"{result.seconds:.1f} ({rate:,.0f} sandboxes/s)",
+        "one batch, p50 and p99": f"{result.batch_p50_ms:.1f} ms, {result.batch_p99_ms:.1f} ms",
+        "one confirm, p50 and p99": f"{result.confirm_p50_ms:.1f} ms, {result.confirm_p99_ms:.1f} ms",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
     return table
 
 

@@ -22,12 +22,12 @@ from scheduler.ledger.roster import RosterChange, apply_roster, difference_to, f
 from scheduler.ledger.runner import Runner
 from scheduler.ledger.upstream_bindings import UpstreamBindings
 
-CHANGES_A_STEP = 1000
-PUT_BACK_A_STEP = 200
-CONFIGURED_A_STEP = 200
+# As many as one script lists, moves or removes in less than 10 ms.
+CHANGES_A_STEP = 64
+READ_A_STEP = 1000
 NOT_LISTED = "node is not in scheduler node list"
 HEARTBEAT_DEADLINE_MS = 10_000
-EVENTS_A_CALL = 128
+EVENTS_A_CALL = 64
 _DISCOVERED = frozenset(state.value for state in (DiscoveryState.ACTIVE, DiscoveryState.LINGERING))
 
 
@@ -55,8 +55,8 @@ class NodeStore:
     async def put_back(self, nodes: Mapping[str, ListedNode]) -> None:
         """Restore nodes that were listed before the ledger was lost; they admit nothing until they report."""
         entries = list(nodes.items())
-        for first in range(0, len(entries), PUT_BACK_A_STEP):
-            step = entries[first : first + PUT_BACK_A_STEP]
+        for first in range(0, len(entries), CHANGES_A_STEP):
+            step = entries[first : first + CHANGES_A_STEP]
             arguments = [part for node_id, node in step for part in entry(node_id, node)]
             await self._set_nodes(1, LabelSource.API, len(step), *arguments)
 
@@ -74,8 +74,8 @@ class NodeStore:
         An empty list removes nothing that a configuration of the same revision listed: not every replica need name
         the nodes."""
         done = Configured()
-        for first in range(0, len(nodes), CONFIGURED_A_STEP):
-            step = nodes[first : first + CONFIGURED_A_STEP]
+        for first in range(0, len(nodes), CHANGES_A_STEP):
+            step = nodes[first : first + CHANGES_A_STEP]
             entries = [part for node in step for part in (node.node_id, node.endpoint, written(node.labels))]
             done += await self._configure(by, len(step), entries)
             if done.outdated:
@@ -87,8 +87,8 @@ class NodeStore:
             for node_id, revision in (await self._configured()).items()
             if node_id not in wanted and revision <= at_most
         ]
-        for first in range(0, len(leaving), CONFIGURED_A_STEP):
-            done += await self._configure(by, 0, leaving[first : first + CONFIGURED_A_STEP])
+        for first in range(0, len(leaving), CHANGES_A_STEP):
+            done += await self._configure(by, 0, leaving[first : first + CHANGES_A_STEP])
         return done
 
     async def _configure(self, by: ConfiguredBy, listed: int, arguments: list[str]) -> Configured:
@@ -109,7 +109,7 @@ class NodeStore:
         """Node → the revision of the last configuration that listed it."""
         client, key = self._runner.client, self._runner.keys.configured
         found: dict[str, int] = {}
-        while page := await client.command("ZRANGE", key, len(found), len(found) + CHANGES_A_STEP - 1, "WITHSCORES"):
+        while page := await client.command("ZRANGE", key, len(found), len(found) + READ_A_STEP - 1, "WITHSCORES"):
             before = len(found)
             found |= {codec.text(page[index]): int(float(page[index + 1])) for index in range(0, len(page), 2)}
             if len(found) == before:
@@ -119,7 +119,7 @@ class NodeStore:
     async def replace(
         self, active: Sequence[NodeAddress], lingering: Sequence[NodeAddress], *, of_kubernetes: bool = False
     ) -> tuple[str, ...]:
-        """Replace the whole list; an id in both lists drains. Up to 1,000 changes are one atomic step. Returns the
+        """Replace the whole list; an id in both lists drains. Up to 64 changes are one atomic step. Returns the
         nodes that stay without labels, because there are too many label sets.
 
         `of_kubernetes`: labels are those of Kubernetes, not of the API, and nodes that replicas' configurations list
@@ -175,8 +175,8 @@ class NodeStore:
         client, keys = self._runner.client, self._runner.keys
         ids = [codec.text(node_id) for node_id in await client.command("ZRANGE", keys.nodes, 0, -1)]
         listed: dict[str, tuple[str, str, str]] = {}
-        for first in range(0, len(ids), CHANGES_A_STEP):
-            chunk = ids[first : first + CHANGES_A_STEP]
+        for first in range(0, len(ids), READ_A_STEP):
+            chunk = ids[first : first + READ_A_STEP]
             hashes = await client.pipeline(
                 [("HMGET", keys.node(node_id), "endpoint", "discovery", f"labels_{source}") for node_id in chunk]
             )

@@ -27,7 +27,7 @@ from scheduler.ledger import codec, request_codec
 from scheduler.ledger.runner import Runner, unexpected
 from scheduler.ledger.several import SeveralPlacements
 
-EXPLAIN_PAGE = 500
+EXPLAIN_PAGE = 100
 
 # What explain ranks a node by: how many with the request's spread key are there, a number, what breaks ties, its id.
 Place = tuple[int, float, bytes, bytes]
@@ -217,15 +217,7 @@ def _raise_unless_decided(status: str, reply: list[Any]) -> None:
     if status == "overloaded":
         if reply[0] == b"spread":
             raise Overloaded("10,000 spread keys are in use, and the request's is none of them")
-        raise (
-            _too_many_due()
-            if reply[0] == b"expiry"
-            else Overloaded("too many nodes hold these resources to be looked at")
-        )
-
-
-def _too_many_due() -> Overloaded:
-    return Overloaded("more reservations are due to expire than one call may process; ask again")
+        raise Overloaded("too many nodes hold these resources to be looked at")
 
 
 def _whose(state: str) -> str:

@@ -11,6 +11,7 @@ from scheduler.ledger.runner import Runner, missing, unexpected
 from scheduler.ledger.upstream_bindings import UpstreamBindings
 
 TOMBSTONE_MS = 3_600_000
+READ_A_STEP = 250
 
 
 class ReservationStore:
@@ -38,7 +39,7 @@ class ReservationStore:
         after = cursor or ""
         while len(found) < limit:
             _, reply = await self._runner.run(
-                "list_reservations", after, limit, node_id or "", state.value if state else ""
+                "list_reservations", after, min(limit, READ_A_STEP), node_id or "", state.value if state else ""
             )
             after, page = codec.text(reply[0]), reply[1]
             for index in range(0, len(page), 2):

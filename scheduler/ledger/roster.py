@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 
-SLICE = 200
-WHOLE_MOST = 500
+SLICE = 100
+WHOLE_MOST = 250
 SCAN_COUNT = 1000
 
 

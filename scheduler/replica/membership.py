@@ -40,7 +40,7 @@ KEEPALIVE_TTL_MS = 10_000
 # A replica that no member list names yet joined after the last keepalive, and checks the ledger with its next one.
 UNLISTED_MS = KEEPALIVE_INTERVAL_MS * 3 // 2
 SKEW_LOGGED_MS_MIN = 1_000
-_READING_PAUSE_FACTOR = 20  # the pause after a reading is 20 times as long as the reading took
+_READING_PAUSE_FACTOR = 100  # the pause after a reading is 100 times as long as the reading took
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ log = get_logger("scheduler.overview")
 # The interval at which AgentENV counts its observed nodes.
 REFRESH_SECONDS = 15.0
 _BEGINNING_SECONDS = 1.0
-_INTERVAL_PER_READING = 20  # the interval is at least 20 times as long as one reading takes
+_INTERVAL_PER_READING = 100  # the interval is at least 100 times as long as one reading takes
 _REPAIRS = ("rows_rebuilt", "rows_recounted")
 
 

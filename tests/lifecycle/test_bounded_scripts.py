@@ -19,8 +19,8 @@ from tests.lifecycle.test_roster_size import Call, calls, ledger
 
 __all__ = ["calls", "ledger"]  # fixtures
 
-# What one script may run: the slices are of 100 to 200 reservations, each with at most 25 commands.
-AT_MOST = 5_000
+# What one script may run: the slices are of 32 to 100 reservations, each with at most 25 commands.
+AT_MOST = 2_500
 MANY = 1_500  # more than the 1,024 unnamed that are weighed
 
 

@@ -14,6 +14,7 @@ from scheduler.domain.reservation import Lifecycle, Reservation
 from scheduler.domain.sandbox import Binding
 from scheduler.domain.settings import GroupSettings, LedgerSettings
 from scheduler.errors import Conflict, NoNodes, NotFound, NotRebuilt, PuttingBack, SchedulerError
+from scheduler.ledger import roster
 from scheduler.ledger.ledger import Ledger
 from scheduler.ledger.node_list import ListedNode
 from scheduler.ledger.settings import Loss
@@ -394,8 +395,9 @@ async def test_a_group_is_charged_again_for_what_is_put_back(open_ledger_on: Ope
     await assert_ledger_is_sound(pair.a.ledger)
 
 
-async def test_more_than_a_reply_tells_is_counted(pair: Pair) -> None:
+async def test_more_than_a_reply_tells_is_counted(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A report that ends very many reservations tells of some of them; the rest is known to be missing."""
+    monkeypatch.setattr(roster, "SLICE", 200)
     await pair.a.cluster.report("a", (), cpu_count=4000, memory_total_bytes=2**50)
     placed = [await pair.a.cluster.place(cpu_count=1, memory_mb=1) for _ in range(130)]
     for number, reservation in enumerate(placed):

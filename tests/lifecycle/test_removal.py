@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.domain.placement import Strategy
+from scheduler.domain.node import DiscoveryState
+from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import Conflict, NoNodes
 from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.node_list import ListedNode, entry
 from tests.lifecycle.cluster import BINDING_TTL_MS, MIB, NOTHING, REPORT_TTL_MS, Cluster, event
+from tests.support.recount import assert_ledger_is_sound
 
 
 async def remove(cluster: Cluster, node_id: str = "a") -> None:
@@ -76,9 +79,40 @@ async def test_what_is_given_up_of_a_node_that_returns_late_goes_in_slices_befor
     statistics = ledger.client.statistics
     slices_before = statistics.backlog_slices
     await cluster.discover()
-    assert statistics.backlog_slices - slices_before == 1
+    assert statistics.backlog_slices - slices_before == reserved // 64
     assert await cluster.pending() == NOTHING
     assert (await ledger.settings.stats())["reservations_expired"] == reserved
+
+
+async def test_what_a_returning_node_has_open_is_counted_in_slices_that_follow_what_ends_meanwhile(
+    cluster: Cluster, ledger: Ledger
+) -> None:
+    await cluster.add(cpu_count=1_000, memory_mb=1_000_000)
+    batch = BatchRequest((ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 2, 64)),) * 170)
+    made = [placed for _ in range(2) for placed in (await ledger.placements.schedule_batch(batch)).placed]
+    held = (2 * len(made), 64 * MIB * len(made), len(made))
+    await remove(cluster)
+
+    async def list_once() -> bytes:
+        """One slice of what `discover` repeats until it is done."""
+        call = (
+            cluster.clock.now_ms,
+            0,
+            "labels_api",
+            1,
+            *entry("a", ListedNode("http://a:8000", DiscoveryState.ACTIVE)),
+        )
+        script = ledger.client.scripts.get("set_nodes")
+        return (await ledger.client.pipeline([("EVAL", script.text, 1, ledger.keys.settings, *call)]))[0][0]
+
+    assert await list_once() == b"again"
+    # One that is counted already, and one that is not.
+    for gone in (made[0], made[-1]):
+        await cluster.cancel(gone.reservation)
+        held = (held[0] - 2, held[1] - 64 * MIB, held[2] - 1)
+    assert await list_once() == b"changed"
+    assert await cluster.pending() == (held[0], held[1] // MIB, held[2])
+    await assert_ledger_is_sound(ledger)
 
 
 async def test_a_late_confirm_counts_on_a_node_that_is_back(cluster: Cluster) -> None:

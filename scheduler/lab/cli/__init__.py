@@ -1,4 +1,4 @@
-"""The lab's commands: `replay`, `traces`, `lifecycle`, `bench schedule`, `demo`, `fleet`."""
+"""The lab's commands: `replay`, `traces`, `lifecycle`, `bench`, `demo`, `fleet`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.settings import Admission, AffinitySettings, GroupPlacement, GroupSettings, LedgerSettings
 from scheduler.domain.wording import counted
 from scheduler.errors import ConfigurationError
+from scheduler.lab.cli import bench_commands
 from scheduler.lab.cli.lifecycle_command import lifecycle
 from scheduler.lab.cli.options import (
     AsJson,
@@ -61,6 +62,7 @@ def register(app: typer.Typer) -> None:
         "  agentenv-scheduler fleet --url http://127.0.0.1:8090\n"
         "  agentenv-scheduler fleet --url http://127.0.0.1:8090 --nodes 50 --creates-per-second 20"
     )(fleet)
+    bench_commands.register(bench_app)
     app.add_typer(bench_app, name="bench")
 
 
