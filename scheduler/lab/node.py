@@ -87,7 +87,7 @@ class SimulatedNode:
 
     @property
     def address(self) -> NodeAddress:
-        return NodeAddress(self.node_id, f"http://{self.node_id}.fleet.invalid:8000", dict(self.spec.labels))
+        return NodeAddress(self.node_id, f"http://{self.node_id}.fleet.invalid:8000", dict(self.spec.labels) or None)
 
     @property
     def service_instance_id(self) -> str:

@@ -22,6 +22,7 @@ NODE_NUMBERS = frozenset(
         *("deleted_memory", "baseline_generation", "baseline_ids", "baseline_cpu", "baseline_memory", "discount_cpu"),
         *("discount_memory", "discount_count", "entered", "credit", "shown", "counts", "fails", "pauses", "forks_new"),
         *("ends_new", "counted_new", "counted_old", "doubts_named", "doubts_until_ms"),
+        *("recount_to", "recount_cpu", "recount_memory", "recount_count"),
         *("cpu_count", "memory_total_bytes", "allocated_cpu", "allocated_memory_bytes", "paused_allocated_cpu"),
         *("paused_allocated_memory_bytes", "cpu_percent", "memory_used_bytes", "sandbox_count"),
         *("sandbox_starting_count", "paused_sandbox_count", "create_successes", "create_fails", "reported_at_unix_ms"),

@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lab": {
         "config",
+        "inspection",
         "replica",
         "service",
         "connection",
