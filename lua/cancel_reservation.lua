@@ -8,7 +8,7 @@
 -- ARGV[4]: tombstone_ms  how long to refuse a schedule that has not arrived; '' leaves no tombstone
 -- ARGV[5]: cause  node_refused: the node answered that it would not create it, which counts against the node;
 --          caller: its create may still go on
--- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields}}
+-- Reply: {'ok', replayed, orphaned, {reservation fields}} | {'conflict', why, {reservation fields} | {}: of a batch}
 --        {'missing', rebuilding} | {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Cost: O(log reservations)
 -- @include "include/keys"
@@ -27,6 +27,10 @@ local id, reason = ARGV[2], ARGV[3]
 local reservation = read_reservation(id)
 if not reservation then
   if ARGV[4] == '' then return missing(now) end
+  -- By the key of its schedule; a batch with this key has the same id but for its first letter.
+  if redis.call('EXISTS', key('batch:b' .. string.sub(id, 2))) == 1 then
+    return { 'conflict', 'the idempotency key belongs to a batch; cancel its reservations by their ids', {} }
+  end
   redis.call('HSET', reservation_key(id), 'node_id', '', 'state', 'cancelled', 'lifecycle', 'explicit', 'cpu_count', 0,
     'memory_bytes', 0, 'created_at_ms', integer(now), 'expires_at_ms', integer(now + tonumber(ARGV[4])),
     'finished_at_ms', integer(now), 'reason', reason, 'tombstone', 1, 'revision', 1)

@@ -17,7 +17,8 @@
 -- Reply: {'decided', strategy, replayed (1|0), {{index, node_id, endpoint, degraded, {reservation fields}}, …},
 --        {{index, reason, count, …}, …}}: placed and refused ones, by index from 0
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}: not all fit
---        {'conflict'} | {'taken', index, {reservation fields} | {}}: the sandbox id is another's
+--        {'conflict', state of the single reservation with this key, '' when another batch has it}
+--        {'taken', index, {reservation fields} | {}}: the sandbox id is another's
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'}
 --        {'uninitialised'} | {'unknown', what, found}
 --        {'not_rebuilt', ms, of what}
@@ -44,8 +45,11 @@ local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 local creations = batches.creations(10)
 do
   local known, conflict = batches.read(ARGV[2], ARGV[3], creations)
-  if conflict then return { 'conflict' } end
+  if conflict then return { 'conflict', '' } end
   if known then return known end
+  -- The key may belong to a single placement, or have been taken back before the batch arrived.
+  local single = ARGV[5] == '1' and redis.call('HGET', reservation_key(batches.single_of(ARGV[2])), 'state')
+  if single then return { 'conflict', single } end
 end
 
 -- Whose a sandbox id is already, or nil.

@@ -6,6 +6,11 @@ local batches = {}
 do
   local RETENTION_MS, UNKEYED_MS = 3600000, 120000
 
+  -- The id of the reservation that a single placement with the batch's key has.
+  function batches.single_of(batch_id)
+    return 'k' .. string.sub(batch_id, 2)
+  end
+
   -- Of each creation its id, sandbox id, request and what was given to draw by (ARGV[first] and on, see schedule_batch).
   function batches.creations(first)
     local forms, at = {}, first + 1

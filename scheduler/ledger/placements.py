@@ -118,7 +118,7 @@ class PlacementStore:
         """Place all creations of a batch in one step, each as if it were asked for after the one before it.
 
         Raises NoNodes when all or none are wanted and one does not fit, Conflict (the idempotency key belongs to
-        another batch, or a sandbox id to another sandbox), Overloaded."""
+        another request, or a sandbox id to another sandbox), Overloaded."""
         first = batch.requests[0]
         keyed = batch.idempotency_key is not None
         base_id = request_codec.batch_id(first.caller, batch.idempotency_key or "") if keyed else os.urandom(16).hex()
@@ -138,7 +138,8 @@ class PlacementStore:
         if status == "refused":
             raise _no_nodes(reply)
         if status == "conflict":
-            raise Conflict("the idempotency key belongs to another batch")
+            single = codec.text(reply[0])
+            raise Conflict(f"the idempotency key belongs to {_whose(single) if single else 'another batch'}")
         if status == "taken":
             raise _taken(str(batch.requests[int(reply[0])].sandbox_id), reply[1])
         _raise_unless_decided(status, reply)

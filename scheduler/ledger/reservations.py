@@ -83,7 +83,8 @@ class ReservationStore:
     async def cancel_by_key(
         self, caller: str, idempotency_key: str, reason: str = "", cause: CancelCause = CancelCause.CALLER
     ) -> ReservationResult:
-        """Cancel by the idempotency key of its schedule, even before that schedule has arrived."""
+        """Cancel by the idempotency key of its schedule, even before that schedule has arrived. Raises Conflict for the
+        key of a batch, whose reservations have ids of their own."""
         reservation_id = request_codec.keyed_reservation_id(caller, idempotency_key)
         return await self._decide("cancel_reservation", reservation_id, reason, TOMBSTONE_MS, cause.value)
 
@@ -101,6 +102,8 @@ class ReservationStore:
             raise missing("reservation", reservation_id, reply)
         if status == "conflict":
             why, fields = codec.text(reply[0]), reply[1]
+            if not fields:
+                raise Conflict(why)
             self._runner.memory.remember(reservation_id, fields)
             raise Conflict(
                 f"the reservation is {why}" if " " not in why else why,

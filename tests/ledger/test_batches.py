@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.domain.limits import MIB
@@ -137,3 +139,22 @@ async def test_a_sandbox_id_that_is_anothers_stops_the_whole_batch(ledger: Ledge
     decision = await ledger.placements.schedule_batch(batch(creation(sandbox_id="a"), creation(sandbox_id="b")))
     assert [placed.reservation.sandbox_id for placed in decision.placed] == ["a", "b"]
     await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_a_key_is_of_a_batch_or_of_a_placement_and_a_batch_is_not_taken_back_by_it(ledger: Ledger) -> None:
+    await fleet(ledger, 8)
+    await ledger.reservations.cancel_by_key(creation().caller, "given-up")
+    with pytest.raises(Conflict, match="a reservation that is cancelled"):
+        await ledger.placements.schedule_batch(batch(creation(), key="given-up"))
+    await ledger.placements.schedule(replace(creation(), idempotency_key="single"))
+    with pytest.raises(Conflict, match="another request"):
+        await ledger.placements.schedule_batch(batch(creation(), key="single"))
+    decided = await ledger.placements.schedule_batch(batch(creation(), creation(), key="batch"))
+    with pytest.raises(Conflict, match="belongs to a batch; cancel its reservations by their ids"):
+        await ledger.reservations.cancel_by_key(creation().caller, "batch")
+    assert await pending(ledger) == {"node-0": (3, 3)}
+    assert (await ledger.placements.schedule_batch(batch(creation(), creation(), key="batch"))).replayed
+    for placed in decided.placed:
+        await ledger.reservations.cancel(placed.reservation.reservation_id)
+    assert await pending(ledger) == {"node-0": (1, 1)}
