@@ -28,7 +28,8 @@ local reservation = read_reservation(id)
 if not reservation then
   if ARGV[4] == '' then return missing(now) end
   -- By the key of its schedule; a batch with this key has the same id but for its first letter.
-  if redis.call('EXISTS', key('batch:b' .. string.sub(id, 2))) == 1 then
+  local batch_id = 'b' .. string.sub(id, 2)
+  if redis.call('EXISTS', key('batch:' .. batch_id)) == 1 then
     return { 'conflict', 'the idempotency key belongs to a batch; cancel its reservations by their ids', {} }
   end
   redis.call('HSET', reservation_key(id), 'node_id', '', 'state', 'cancelled', 'lifecycle', 'explicit', 'cpu_count', 0,

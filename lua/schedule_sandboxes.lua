@@ -10,7 +10,6 @@
 -- Reply: {'several', {reply}, …}: for each creation, in order, a reply of schedule_sandbox that says placed or
 --            refused, or {'alone'}
 --        {'alone'}: none of them can be decided here | {'uninitialised'} | {'unknown', what, found}
--- Errors: none
 -- Cost: O(creations * (classes + log nodes)), at most 32 creations
 -- @include "include/keys"
 -- @include "include/reply"
