@@ -9,7 +9,7 @@
 local several = { placed = 0, cpus = 0, mib = 0 }
 do
   local LEFT_MOST, TRIES = 8, 16
-  local picker, left, texts, unsaved, moves, endpoints = { counter = tonumber(rotations[3] or '0') }, {}, {}, {}, {}, {}
+  local picker, left, texts, unsaved, endpoints = { counter = tonumber(rotations[3] or '0') }, {}, {}, {}, {}
   local known_classes = {}
 
   function several.settle()
@@ -107,28 +107,7 @@ do
     if #gone >= LEFT_MOST then several.settle() end
     picker.counter = picker.counter + 1
     several.placed, several.cpus, several.mib = several.placed + 1, several.cpus + cpus, several.mib + mib
-    moves[several.placed] = {
-      node_id = node_id, text = text, class = class.name, row = row, key = found.key, score = score, member = member,
-      new_row = new_row, new_key = new_key, new_member = new_member,
-    }
     return node_id
-  end
-
-  -- Takes back all that was placed, the last first.
-  function several.undo()
-    several.settle()
-    for at = #moves, 1, -1 do
-      local move = moves[at]
-      call('ZADD', move.key, integer(move.score), move.member)
-      call('HSET', prefix .. 'loads', move.node_id, move.text)
-      local head = call('ZRANGE', move.new_key, '0', '1', 'WITHSCORES')
-      if head[1] == move.new_member then
-        cpu_rows.set_head(move.class, move.new_row, head[4] and tonumber(head[4]) or EMPTY)
-      end
-      cpu_rows.lower_head(move.class, move.row, move.score)
-      cpu_rows.flush()
-      call('ZREM', move.new_key, move.new_member)
-    end
   end
 
   function several.endpoint(node_id)
