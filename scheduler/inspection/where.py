@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,10 @@ from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.ledger.runner import NEVER_OPENED, not_understood
 
 T = TypeVar("T")
+
+# A person waits longer than a gateway, and looks when the server has much to do.
+ATTEMPT_TIMEOUT_MS = 10_000
+OPERATION_TIMEOUT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,12 @@ async def ledger_at(where: Where, *, settled: bool = True) -> AsyncIterator[Ledg
         raise ConfigurationError(
             "the embedded ledger lives inside its own process; name the server to look into with --redis-addr"
         )
-    found = store_options(store)
+    configured = store_options(store)
+    found = replace(
+        configured,
+        attempt_timeout_ms=max(configured.attempt_timeout_ms, ATTEMPT_TIMEOUT_MS),
+        operation_timeout_ms=max(configured.operation_timeout_ms, OPERATION_TIMEOUT_MS),
+    )
     # Only the scripts that are called are assembled; a replica assembles all of them when it starts.
     library = ScriptLibrary(find_folder(), shebang=found.shebang)
     ledger = await open_ledger(store.redis_addr, domain=store.domain, options=found, library=library)

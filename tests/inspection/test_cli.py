@@ -11,6 +11,7 @@ import pytest
 
 from scheduler import cli
 from scheduler.domain.settings import LedgerSettings
+from scheduler.inspection.where import Where, ledger_at
 from scheduler.ledger.ledger import open_ledger
 from scheduler.operating.words import age, bar, size
 from tests.inspection.busy import SETTINGS, Busy, make_busy
@@ -256,3 +257,14 @@ def test_sizes_are_told_in_powers_of_two(count: int, shown: str) -> None:
 )
 def test_a_bar_shows_what_is_used_of_a_budget(used: int, budget: int, shown: str) -> None:
     assert bar(used, budget) == shown
+
+
+async def test_a_look_waits_longer_for_a_busy_server_than_a_request_and_never_shorter_than_configured(
+    real_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ledger_at(Where(real_server.address), settled=False) as ledger:
+        options = ledger.client.options
+        assert (options.attempt_timeout_ms, options.operation_timeout_ms) == (10_000, 15_000)
+    monkeypatch.setenv("SCHEDULER_STORE_OPERATION_TIMEOUT", "60s")
+    async with ledger_at(Where(real_server.address), settled=False) as ledger:
+        assert ledger.client.options.operation_timeout_ms == 60_000
