@@ -126,6 +126,10 @@ async def test_a_bad_schedule_body_names_its_field(
             {"field": "hint.kind", "found": None, "allowed": "present: this field is required"},
         ),
         (
+            {"hint": {"kind": "sandbox", "require": {"zone": 5}}},
+            {"field": "hint.require.zone", "found": 5, "allowed": "text, or a list of texts"},
+        ),
+        (
             {"reservation_ttl": 90},
             {"field": "reservation_ttl", "found": 90, "allowed": "a duration such as 30s, 1m30s or 500ms"},
         ),

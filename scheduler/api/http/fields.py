@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from scheduler.domain.address import ENDPOINT_PATTERN
 from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_duration_ms
@@ -86,19 +87,18 @@ def named_by_labels(most: int) -> Any:
 Resources = Annotated[dict[str, ByteCount], _documented(maxProperties=RESOURCES_MAX)]
 
 
-def _as_list(value: Any) -> Any:
+def _as_list(value: Any) -> list[Any]:
     # One value may stand for a list of one.
-    return (
-        {name: [each] if isinstance(each, str) else each for name, each in value.items()}
-        if isinstance(value, dict)
-        else value
-    )
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list):
+        return value
+    raise PydanticCustomError("text_or_list", "neither text nor a list of texts")
 
 
 _VALUES_SCHEMA = {"type": "array", "items": _LABEL_SCHEMA, "minItems": 1, "maxItems": LABEL_VALUES_MAX}
 Require = Annotated[
-    dict[str, list[str]],
-    BeforeValidator(_as_list),
+    dict[str, Annotated[list[str], BeforeValidator(_as_list)]],
     _documented(**_LABEL_NAMES, additionalProperties={"anyOf": [_LABEL_SCHEMA, _VALUES_SCHEMA]}),
 ]
 

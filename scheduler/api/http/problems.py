@@ -24,6 +24,7 @@ _ALLOWED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "list_type": "a list",
+    "text_or_list": "text, or a list of texts",
     "dict_type": "an object",
     "model_type": "an object",
     "model_attributes_type": "an object",
