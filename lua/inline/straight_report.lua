@@ -135,7 +135,7 @@ repeat
     set('stable', ARGV[16])
     set('over_limit', '')
     for index, name in ipairs(FIGURES) do
-      if index < 7 or (index > 8 and index < 14) then set(name, ARGV[16 + index]) end
+      if index < 7 or (index > 8 and index ~= 14) then set(name, ARGV[16 + index]) end
     end
     for index = 31, 30 + ARGV[15], 2 do set(ARGV[index], ARGV[index + 1]) end
   end

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from scheduler.domain.limits import SAFE_INTEGER_MAX, UINT32_MAX
 from scheduler.domain.resources import ResourceLoad
 
 
@@ -44,25 +45,43 @@ class DiskMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """What is known of a number that nodes report: the most that it may be, and what the HTTP API says of it."""
+
+    most: int
+    meaning: str
+
+
+def _figure(most: int, meaning: str) -> int:
+    return field(default=0, metadata={"figure": Figure(most, meaning)})
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSnapshot:
     """The figures of one report. `allocated_*` covers sandboxes that are not paused, `paused_*` only paused ones."""
 
     status: NodeStatus = NodeStatus.CONNECTING
-    cpu_count: int = 0
-    memory_total_bytes: int = 0
-    allocated_cpu: int = 0
-    allocated_memory_bytes: int = 0
-    paused_allocated_cpu: int = 0
-    paused_allocated_memory_bytes: int = 0
-    cpu_percent: int = 0
-    memory_used_bytes: int = 0
-    sandbox_count: int = 0
-    sandbox_starting_count: int = 0
-    paused_sandbox_count: int = 0
-    create_successes: int = 0
-    create_fails: int = 0
-    reported_at_unix_ms: int = 0
+    cpu_count: int = _figure(UINT32_MAX, "the CPUs that the node has")
+    memory_total_bytes: int = _figure(SAFE_INTEGER_MAX, "the memory that the node has")
+    allocated_cpu: int = _figure(UINT32_MAX, "CPUs of all sandboxes that are not paused")
+    allocated_memory_bytes: int = _figure(SAFE_INTEGER_MAX, "memory of all sandboxes that are not paused")
+    paused_allocated_cpu: int = _figure(UINT32_MAX, "CPUs of paused sandboxes alone")
+    paused_allocated_memory_bytes: int = _figure(SAFE_INTEGER_MAX, "memory of paused sandboxes alone")
+    cpu_percent: int = _figure(UINT32_MAX, "CPU in use, in percent")
+    memory_used_bytes: int = _figure(SAFE_INTEGER_MAX, "memory in use")
+    sandbox_count: int = _figure(UINT32_MAX, "sandboxes that are not paused")
+    sandbox_starting_count: int = _figure(UINT32_MAX, "of these, those still starting")
+    paused_sandbox_count: int = _figure(UINT32_MAX, "paused sandboxes")
+    create_successes: int = _figure(SAFE_INTEGER_MAX, "creates that succeeded since the process began")
+    create_fails: int = _figure(SAFE_INTEGER_MAX, "creates that failed since the process began")
+    reported_at_unix_ms: int = _figure(SAFE_INTEGER_MAX, "when the node sampled these figures, on its clock")
     disks: tuple[DiskMetric, ...] = ()
+
+
+FIGURES: Mapping[str, Figure] = {
+    each.name: each.metadata["figure"] for each in fields(NodeSnapshot) if "figure" in each.metadata
+}
+"""The numbers of a snapshot by name, in the order that scripts take them (lua/include/figure_names)."""
 
 
 @dataclass(frozen=True, slots=True)

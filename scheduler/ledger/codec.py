@@ -14,6 +14,7 @@ import msgpack
 from scheduler.domain import labels, resources
 from scheduler.domain.fleet import FleetTally, Fullness
 from scheduler.domain.node import (
+    FIGURES,
     DiscoveryState,
     DiskMetric,
     Heartbeat,
@@ -29,26 +30,8 @@ from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
 from scheduler.errors import StoreUnusable
 
-FIGURES = (
-    "cpu_count",
-    "memory_total_bytes",
-    "allocated_cpu",
-    "allocated_memory_bytes",
-    "paused_allocated_cpu",
-    "paused_allocated_memory_bytes",
-    "cpu_percent",
-    "memory_used_bytes",
-    "sandbox_count",
-    "sandbox_starting_count",
-    "paused_sandbox_count",
-    "create_successes",
-    "create_fails",
-    "reported_at_unix_ms",
-)
-"""Numbers of a snapshot, in the order the scripts take them (lua/include/observe)."""
-
-# Of these, what differs in nearly every report.
-_VOLATILE = tuple(FIGURES.index(name) for name in ("cpu_percent", "memory_used_bytes", "reported_at_unix_ms"))
+# Of the figures of a report, those that differ nearly every time.
+_VOLATILE = tuple(tuple(FIGURES).index(name) for name in ("cpu_percent", "memory_used_bytes", "reported_at_unix_ms"))
 
 
 def text(value: bytes | str | int | None) -> str:

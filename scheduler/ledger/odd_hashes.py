@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from scheduler.domain.node import FIGURES
 from scheduler.errors import StoreUnusable
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 # The first arguments of a script say what it is about.
 _LOOKED_AT = 8
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-# lua/include/account and figure_names; and what is told of reports.
+# lua/include/account, the figures of a report, and what is told of reports.
 NODE_NUMBERS = frozenset(
     {
         *("roster_whole", "unexplained", "told_cpu", "told_memory", "unsized_cpu", "unsized_memory", "deleted_cpu"),
@@ -23,9 +24,7 @@ NODE_NUMBERS = frozenset(
         *("discount_memory", "discount_count", "entered", "credit", "shown", "counts", "fails", "pauses", "forks_new"),
         *("ends_new", "counted_new", "counted_old", "doubts_named", "doubts_until_ms"),
         *("recount_to", "recount_cpu", "recount_memory", "recount_count"),
-        *("cpu_count", "memory_total_bytes", "allocated_cpu", "allocated_memory_bytes", "paused_allocated_cpu"),
-        *("paused_allocated_memory_bytes", "cpu_percent", "memory_used_bytes", "sandbox_count"),
-        *("sandbox_starting_count", "paused_sandbox_count", "create_successes", "create_fails", "reported_at_unix_ms"),
+        *FIGURES,
         *("generation", "last_seen_ms", "last_heard_ms", "interval_ms", "roster_edits", "removed_at_ms"),
         *("avoided_until_ms", "avoid_level", "avoid_mark"),
     }

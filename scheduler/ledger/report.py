@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler.domain import labels, resources
-from scheduler.domain.node import Heartbeat, NodeSnapshot
+from scheduler.domain.node import FIGURES, Heartbeat, NodeSnapshot
 from scheduler.domain.resources import ResourceLoad
 from scheduler.ledger import codec
 from scheduler.ledger.roster import RosterChange
@@ -25,7 +25,7 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
     acknowledged = heartbeat.acknowledged_generation
     snapshot = heartbeat.snapshot or NodeSnapshot()
     details = codec.heartbeat_details(heartbeat)
-    figures = [getattr(snapshot, name) for name in codec.FIGURES]
+    figures = [getattr(snapshot, name) for name in FIGURES]
     return [
         heartbeat.node_id,
         heartbeat.service_instance_id,

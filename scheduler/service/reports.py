@@ -7,8 +7,8 @@ from dataclasses import replace
 from operator import attrgetter
 
 from scheduler.domain import text
-from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, TEXT_BYTES_MAX, UINT32_MAX
-from scheduler.domain.node import DiskMetric, Heartbeat, MachineInfo, NodeSnapshot, P2pEndpoint
+from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, TEXT_BYTES_MAX
+from scheduler.domain.node import FIGURES, DiskMetric, Heartbeat, MachineInfo, NodeSnapshot, P2pEndpoint
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.domain.text import cut
 from scheduler.service.checks import (
@@ -36,25 +36,8 @@ DISK_TEXT_BYTES_MAX = 4096
 CPU_CONFIG_BYTES_MAX = 1024 * 1024
 P2P_ADDRESS_BYTES_MAX = 64 * 1024
 
-_SNAPSHOT_MOST = {
-    "cpu_count": UINT32_MAX,
-    "memory_total_bytes": SAFE_INTEGER_MAX,
-    "allocated_cpu": UINT32_MAX,
-    "allocated_memory_bytes": SAFE_INTEGER_MAX,
-    "paused_allocated_cpu": UINT32_MAX,
-    "paused_allocated_memory_bytes": SAFE_INTEGER_MAX,
-    "cpu_percent": UINT32_MAX,
-    "memory_used_bytes": SAFE_INTEGER_MAX,
-    "sandbox_count": UINT32_MAX,
-    "sandbox_starting_count": UINT32_MAX,
-    "paused_sandbox_count": UINT32_MAX,
-    "create_successes": SAFE_INTEGER_MAX,
-    "create_fails": SAFE_INTEGER_MAX,
-    "reported_at_unix_ms": SAFE_INTEGER_MAX,
-}
-
-SNAPSHOT_FIGURES = tuple(_SNAPSHOT_MOST)
-_figures_of = attrgetter(*SNAPSHOT_FIGURES)
+_figures_of = attrgetter(*FIGURES)
+_MOST = tuple(figure.most for figure in FIGURES.values())
 
 
 def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
@@ -97,8 +80,8 @@ def clean_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
 
 
 def check_snapshot(snapshot: NodeSnapshot) -> None:
-    for field, most in _SNAPSHOT_MOST.items():
-        whole_number(f"snapshot.{field}", getattr(snapshot, field), most)
+    for name, figure in FIGURES.items():
+        whole_number(f"snapshot.{name}", getattr(snapshot, name), figure.most)
     # Scripts rank by active plus paused memory, so the sum must be exact too.
     byte_count(
         "snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes",
@@ -116,13 +99,11 @@ def _is_within(figure: int, most: int) -> bool:
 def held_to_bounds(snapshot: NodeSnapshot) -> NodeSnapshot:
     """The snapshot with every figure clamped to its bounds, for callers that cannot handle a refusal."""
     found = _figures_of(snapshot)
-    if not snapshot.disks and all(map(_is_within, found, _SNAPSHOT_MOST.values())):
+    if not snapshot.disks and all(map(_is_within, found, _MOST)):
         both = snapshot.allocated_memory_bytes + snapshot.paused_allocated_memory_bytes
         if both <= SAFE_INTEGER_MAX:
             return snapshot  # nearly always, and copying it costs more than looking
-    figures = {
-        field: min(max(figure, 0), most) for (field, most), figure in zip(_SNAPSHOT_MOST.items(), found, strict=True)
-    }
+    figures = {name: min(max(told, 0), most) for name, told, most in zip(FIGURES, found, _MOST, strict=True)}
     allowed = SAFE_INTEGER_MAX - figures["allocated_memory_bytes"]
     figures["paused_allocated_memory_bytes"] = min(figures["paused_allocated_memory_bytes"], allowed)
     disks = tuple(

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
-from scheduler.domain.limits import SAFE_INTEGER_MAX, UINT32_MAX
+from scheduler.domain.limits import SAFE_INTEGER_MAX
 from scheduler.domain.node import (
+    FIGURES,
     DiskMetric,
     Heartbeat,
     MachineInfo,
@@ -23,7 +24,10 @@ from scheduler.domain.node import (
 )
 from scheduler.domain.placement import Hint, HintKind
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.service.reports import SNAPSHOT_FIGURES, held_to_bounds
+from scheduler.service.reports import held_to_bounds
+
+# AgentENV's message may lack a figure that HTTP has.
+_FIGURES = tuple(name for name in FIGURES if name in v1.NodeSnapshot.DESCRIPTOR.fields_by_name)
 
 STATUS_OF = {
     v1.NODE_STATUS_READY: NodeStatus.READY,
@@ -103,7 +107,7 @@ def _machine_info_from(info: v1.MachineInfo) -> MachineInfo:
 
 
 def _snapshot_from(snapshot: v1.NodeSnapshot) -> NodeSnapshot:
-    figures = {field: getattr(snapshot, field) for field in SNAPSHOT_FIGURES}
+    figures = {name: getattr(snapshot, name) for name in _FIGURES}
     return held_to_bounds(
         NodeSnapshot(
             status=STATUS_OF.get(snapshot.status, NodeStatus.CONNECTING),
@@ -157,14 +161,10 @@ def _machine_info_to(info: MachineInfo) -> v1.MachineInfo:
 
 
 def _snapshot_to(snapshot: NodeSnapshot, status: NodeStatus) -> v1.NodeSnapshot:
+    # Held to its bounds, so that one odd row cannot fail a whole list.
+    figures = {name: min(max(getattr(snapshot, name), 0), FIGURES[name].most) for name in _FIGURES}
     return v1.NodeSnapshot(
         status=WIRE_STATUS_OF[status],
-        allocated_cpu=_uint32(snapshot.allocated_cpu),
-        allocated_memory_bytes=snapshot.allocated_memory_bytes,
-        cpu_percent=_uint32(snapshot.cpu_percent),
-        cpu_count=_uint32(snapshot.cpu_count),
-        memory_used_bytes=snapshot.memory_used_bytes,
-        memory_total_bytes=snapshot.memory_total_bytes,
         disks=[
             v1.DiskMetric(
                 mount_point=disk.mount_point,
@@ -175,17 +175,5 @@ def _snapshot_to(snapshot: NodeSnapshot, status: NodeStatus) -> v1.NodeSnapshot:
             )
             for disk in snapshot.disks
         ],
-        sandbox_count=_uint32(snapshot.sandbox_count),
-        sandbox_starting_count=_uint32(snapshot.sandbox_starting_count),
-        create_successes=snapshot.create_successes,
-        create_fails=snapshot.create_fails,
-        reported_at_unix_ms=snapshot.reported_at_unix_ms,
-        paused_sandbox_count=_uint32(snapshot.paused_sandbox_count),
-        paused_allocated_cpu=_uint32(snapshot.paused_allocated_cpu),
-        paused_allocated_memory_bytes=snapshot.paused_allocated_memory_bytes,
+        **figures,
     )
-
-
-def _uint32(number: int) -> int:
-    """Clamps a figure, so that one odd row cannot fail a whole list."""
-    return min(max(number, 0), UINT32_MAX)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import PydanticCustomError
 
 from scheduler.domain.address import ENDPOINT_PATTERN
@@ -29,6 +29,7 @@ from scheduler.domain.limits import (
     TEXT_BYTES_MAX,
     UINT32_MAX,
 )
+from scheduler.domain.node import FIGURES
 from scheduler.domain.resources import RESOURCES_MAX
 from scheduler.domain.text import clean_id, has_unfit_character, trim
 from scheduler.service.artifacts import KEY_BYTES_MAX
@@ -73,6 +74,19 @@ def _whole_float(value: Any) -> Any:
 
 Uint32 = Annotated[int, Field(ge=0, le=UINT32_MAX), BeforeValidator(_whole_float)]
 ByteCount = Annotated[int, Field(ge=0, le=SAFE_INTEGER_MAX), BeforeValidator(_whole_float)]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def with_figures(model: type[_Model]) -> type[_Model]:
+    """The model with a member for each figure of a node's report: checked in a body, which may lack it."""
+    checked = issubclass(model, Body)
+    members: dict[str, Any] = {}
+    for name, figure in FIGURES.items():
+        kind: Any = (Uint32 if figure.most == UINT32_MAX else ByteCount) if checked else int
+        members[name] = (Annotated[kind, Field(description=figure.meaning)], 0 if checked else ...)
+    return create_model(model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **members)
+
+
 _LABEL_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{LABEL_PATTERN}$"}
 _LABEL_NAMES = {"maxProperties": LABELS_MAX, "propertyNames": _LABEL_SCHEMA}
 Labels = Annotated[dict[str, str], _documented(**_LABEL_NAMES, additionalProperties=_LABEL_SCHEMA)]

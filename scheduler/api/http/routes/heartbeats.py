@@ -9,7 +9,18 @@ from pydantic import Field
 
 from scheduler.access.roles import FOR_NODES
 from scheduler.api.http.answers import Answer
-from scheduler.api.http.fields import Body, ByteCount, Endpoint, Id, Labels, OptionalId, Text, Uint32, named_by_labels
+from scheduler.api.http.fields import (
+    Body,
+    ByteCount,
+    Endpoint,
+    Id,
+    Labels,
+    OptionalId,
+    Text,
+    Uint32,
+    named_by_labels,
+    with_figures,
+)
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX
 from scheduler.domain.node import (
@@ -45,24 +56,11 @@ class DiskBody(Body):
     total_bytes: ByteCount = 0
 
 
+@with_figures
 class SnapshotBody(Body):
     """`allocated_*` covers sandboxes that are not paused, `paused_*` only paused ones."""
 
     status: Literal["ready", "connecting", "unhealthy", "lingering", "unspecified"] = "unspecified"
-    cpu_count: Uint32 = 0
-    memory_total_bytes: ByteCount = 0
-    allocated_cpu: Uint32 = 0
-    allocated_memory_bytes: ByteCount = 0
-    paused_allocated_cpu: Uint32 = 0
-    paused_allocated_memory_bytes: ByteCount = 0
-    cpu_percent: Uint32 = 0
-    memory_used_bytes: ByteCount = 0
-    sandbox_count: Uint32 = 0
-    sandbox_starting_count: Uint32 = 0
-    paused_sandbox_count: Uint32 = 0
-    create_successes: ByteCount = 0
-    create_fails: ByteCount = 0
-    reported_at_unix_ms: ByteCount = 0
     disks: list[DiskBody] = Field(default_factory=list)
 
     def as_snapshot(self) -> NodeSnapshot:

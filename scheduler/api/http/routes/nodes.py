@@ -22,6 +22,7 @@ from scheduler.api.http.fields import (
     PlaceCursor,
     duration_ms,
     some_of,
+    with_figures,
 )
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import STATE_MEMBERS, node_view
@@ -40,22 +41,9 @@ class DiskAnswer(Answer):
     total_bytes: int
 
 
+@with_figures
 class SnapshotAnswer(Answer):
     status: Status
-    cpu_count: int
-    memory_total_bytes: int
-    allocated_cpu: int
-    allocated_memory_bytes: int
-    paused_allocated_cpu: int
-    paused_allocated_memory_bytes: int
-    cpu_percent: int
-    memory_used_bytes: int
-    sandbox_count: int
-    sandbox_starting_count: int
-    paused_sandbox_count: int
-    create_successes: int
-    create_fails: int
-    reported_at_unix_ms: int
     disks: list[DiskAnswer]
 
 
