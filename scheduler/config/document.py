@@ -1,14 +1,19 @@
-"""Generates the tables of `docs/configuration.md` from the keys; a test compares the page with them."""
+"""Generates the tables of `docs/configuration.md` from the keys; a test compares the page with them.
+
+`python -m scheduler.config.document docs/configuration.md` writes them below the page's mark; without a page they are
+printed."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from scheduler.config.key import Key
 from scheduler.config.keys import SECTIONS, TOP_LEVEL
 
+_MARK = "a test holds it to the keys -->\n\n"
 # Kinds that the default shows well enough; the error message says it in full.
 _PLAIN = ("true or false", "a whole number", "the path of", "a duration", "a text")
 
@@ -39,5 +44,15 @@ def _default(key: Key) -> str:
     return f"`{shown if isinstance(shown, str) else json.dumps(shown)}`"
 
 
+def main(arguments: list[str]) -> None:
+    if not arguments:
+        sys.stdout.write(markdown())
+    for page in map(Path, arguments):
+        above, mark, _ = page.read_text(encoding="utf-8").partition(_MARK)
+        if not mark:
+            raise SystemExit(f"{page} has no line that ends with {_MARK.strip()!r}")
+        page.write_text(above + mark + markdown(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    main(sys.argv[1:])

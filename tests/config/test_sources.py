@@ -276,7 +276,7 @@ def _leaves(table: dict[str, Any], prefix: str = "") -> Iterator[str]:
 def test_the_page_of_the_docs_has_every_key_variable_and_default() -> None:
     project_root = Path(__file__).parents[2]
     page = (project_root / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page.endswith("\n\n" + markdown()), "run: python -m scheduler.config.document"
+    assert page.endswith("\n\n" + markdown()), "run: python -m scheduler.config.document docs/configuration.md"
     for path, key in KEYS.items():
         assert f"`{path}`" in page
         assert all(f"`{variable}`" in page for variable in key.environment)

@@ -7,6 +7,7 @@ import msgpack
 import pytest
 
 from scheduler.api.http.options import HttpOptions
+from scheduler.domain.node import FIGURES
 from scheduler.service import Services
 from tests.http.conftest import COLD_2_CPU, list_node, open_client, report
 from tests.support.backends import Backend
@@ -43,7 +44,8 @@ async def test_labels_of_every_source_are_shown_and_stay_when_a_put_is_silent(ap
 
 async def test_a_report_is_shown_whole(api: httpx.AsyncClient) -> None:
     await api.put("/v1/nodes/node-a", json={"endpoint": "http://node-a:8000"})
-    snapshot = {
+    figures = {name: place for place, name in enumerate(FIGURES, start=1)}
+    snapshot = figures | {
         "status": "ready",
         "cpu_count": 8,
         "memory_total_bytes": 2**53 - 1,
