@@ -70,6 +70,11 @@ class Address:
     credentials: Credentials = Credentials()
     sentinel_credentials: Credentials = Credentials()
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other server can take over, so that waiting helps only while this one restarts."""
+        return self.scheme not in {Scheme.SENTINEL, Scheme.CLUSTER}
+
     def __str__(self) -> str:
         return self.text
 

@@ -1,4 +1,4 @@
-"""Makes one attempt of a call: over the connection that calls share, or over one of the pool.
+"""Makes attempts of a call until one is answered: over the connection that calls share, or over one of the pool.
 
 Only one script that may be repeated goes over the shared connection. Whatever is more than one command, holds its
 connection up (WAIT), or must not be repeated when others' connection is lost has one of its own.
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import NoScriptError, RedisError
 
 from scheduler.cancellation import heed_cancellation
+from scheduler.connection.address import Address
 from scheduler.connection.budget import Budget
-from scheduler.connection.errors import TooFewReplicas
+from scheduler.connection.errors import TooFewReplicas, judge
 from scheduler.connection.exchange import Command, connection_of, give_back, replies_to, wait_for_replicas
 from scheduler.connection.guard import ServerGuard, UnverifiedServer, server_of
 from scheduler.connection.keys import Keys
@@ -25,7 +27,7 @@ from scheduler.connection.scripts import Script
 from scheduler.connection.servers import ServerConnections
 from scheduler.connection.shared import SharedConnections, pack
 from scheduler.connection.topology import Topology
-from scheduler.errors import StoreUnavailable
+from scheduler.errors import CommandsWithheld, SchedulerError, StoreUnavailable, WritesRefused
 
 
 @dataclass(slots=True)
@@ -41,6 +43,20 @@ class StoreStatistics:
     connections_in_use: int = 0
     waiting_for_connection: int = 0
     sharing_connection: int = 0
+
+
+@dataclass(slots=True)
+class Refusals:
+    """The last refusals of the server. While `withheld` is set, no script runs before its commands are allowed."""
+
+    withheld: CommandsWithheld | None = None
+    writes_refused: WritesRefused | None = None
+
+    def note(self, error: SchedulerError) -> None:
+        if isinstance(error, CommandsWithheld):
+            self.withheld = error
+        elif isinstance(error, WritesRefused):
+            self.writes_refused = error
 
 
 @dataclass(slots=True)
@@ -82,14 +98,52 @@ class Met:
 
 
 class Attempts:
-    def __init__(
-        self, options: StoreOptions, topology: Topology, guard: ServerGuard, statistics: StoreStatistics
-    ) -> None:
+    def __init__(self, address: Address, options: StoreOptions, topology: Topology, guard: ServerGuard) -> None:
+        self.statistics = StoreStatistics()
+        self.refusals = Refusals()
+        self._address = address
         self._options = options
         self._topology = topology
         self._guard = guard
-        self._statistics = statistics
         self._slots = asyncio.Semaphore(options.pool_size)
+
+    async def until_answered(self, call: Call, budget: Budget) -> list[Any]:
+        """Repeat the exchange until it succeeds, cannot succeed, or the budget is used up."""
+        where = str(self._address)
+        shown: SchedulerError | None = None
+        detail = 0
+        patient_until: float | None = None
+        while True:
+            met = Met()
+            try:
+                return await self.make(call, budget, met)
+            except NoScriptError as error:
+                if call.script is not None:
+                    raise ScriptUnknown(call.script) from error
+                failure: Exception = error
+            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
+                failure = error
+            verdict = judge(failure, where, call.script)
+            self.refusals.note(verdict.error)
+            if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
+                verdict = verdict.of_written(call.wait_replicas)
+            if verdict.relocate:
+                with heed_cancellation():
+                    self.statistics.relocations += await self._topology.relocate(call.key, failure, met.server)
+            # An earlier attempt's error may say more than the timeout of the last, shortened one.
+            if not verdict.retry or shown is None or met.detail_of(failure) >= detail:
+                shown, detail = verdict.error, met.detail_of(failure)
+            if call.once:
+                self.statistics.retries += 1
+                raise shown from failure
+            if not (verdict.refused and self._address.alone):
+                patient_until = None
+            elif patient_until is None:
+                patient_until = budget.in_ms(self._options.refused_timeout_ms)
+            if not (call.retry and verdict.retry and await budget.pause(patient_until)):
+                self.statistics.failures += 1
+                raise shown from failure
+            self.statistics.retries += 1
 
     async def make(self, call: Call, budget: Budget, met: Met) -> list[Any]:
         """One attempt: all commands in one write, all replies, then the wait for replicas. Raises the first error."""
@@ -109,7 +163,7 @@ class Attempts:
     async def _over_shared(self, shared: SharedConnections, command: Command, ends_at: float) -> Any:
         """Nothing here loses a cancellation: what is waited for is a plain future."""
         packed = pack(command)
-        statistics = self._statistics
+        statistics = self.statistics
         statistics.attempts += 1
         statistics.sharing_connection += 1
         try:
@@ -128,7 +182,7 @@ class Attempts:
 
     async def _over_pool(self, call: Call, budget: Budget, met: Met) -> list[Any]:
         async with self._turn(budget):
-            self._statistics.attempts += 1
+            self.statistics.attempts += 1
             ends_at = budget.ends_in(self._options.attempt_timeout_ms) if call.retry else budget.ends_at
             async with asyncio.timeout_at(ends_at) as limit:
                 met.server = await self._topology.connections_for(call.key)
@@ -156,7 +210,7 @@ class Attempts:
     @asynccontextmanager
     async def _turn(self, budget: Budget) -> AsyncIterator[None]:
         """One of `pool_size` slots; waiting for it counts against the budget."""
-        statistics = self._statistics
+        statistics = self.statistics
         statistics.waiting_for_connection += 1
         try:
             async with asyncio.timeout(budget.left_seconds):

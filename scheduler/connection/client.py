@@ -18,22 +18,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from redis.exceptions import NoScriptError, RedisError
-
 from scheduler.cancellation import heed_cancellation
-from scheduler.connection import server
+from scheduler.connection import permissions, server
 from scheduler.connection.address import Address, Scheme, parse_address, redact
-from scheduler.connection.attempts import Attempts, Call, Met, ScriptUnknown, StoreStatistics
+from scheduler.connection.attempts import Attempts, Call, ScriptUnknown, StoreStatistics
 from scheduler.connection.budget import Budget
-from scheduler.connection.errors import TooFewReplicas, judge
 from scheduler.connection.exchange import Argument, Command
-from scheduler.connection.guard import ServerGuard, UnverifiedServer
+from scheduler.connection.guard import ServerGuard
 from scheduler.connection.keys import Keys
 from scheduler.connection.options import StoreOptions
-from scheduler.connection.permissions import PROOF, prove_commands
 from scheduler.connection.scripts import Script, ScriptLibrary
 from scheduler.connection.topology import Topology, open_topology
-from scheduler.errors import CommandsWithheld, Overloaded, SchedulerError, StoreUnavailable, WritesRefused
+from scheduler.errors import CommandsWithheld, Overloaded, StoreUnavailable
 
 __all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
 
@@ -81,14 +77,12 @@ class StoreClient:
         self.options = options
         self.scripts = library
         self.home_key = home_key
-        self.statistics = StoreStatistics()
         self.guard = ServerGuard()
         self.reader: StoreClient = self
         self._topology: Topology = open_topology(address, options, self.guard)
-        self._attempts = Attempts(options, self._topology, self.guard, self.statistics)
-        # The last refusals of the server. While `withheld` is set, no script runs before its commands are allowed.
-        self.withheld: CommandsWithheld | None = None
-        self.writes_refused: WritesRefused | None = None
+        self._attempts = Attempts(address, options, self._topology, self.guard)
+        self.statistics = self._attempts.statistics
+        self.refusals = self._attempts.refusals
         self._proving = asyncio.Lock()
         # How often each script was loaded because the server had forgotten it.
         self._loaded: Counter[str] = Counter()
@@ -104,11 +98,6 @@ class StoreClient:
     @property
     def cluster(self) -> bool:
         return self.address.scheme is Scheme.CLUSTER
-
-    @property
-    def _alone(self) -> bool:
-        """Whether no other server can take over, so that waiting helps only while this one restarts."""
-        return self.address.scheme not in {Scheme.SENTINEL, Scheme.CLUSTER}
 
     # -- scripts ----------------------------------------------------------------------------------------------
 
@@ -133,7 +122,7 @@ class StoreClient:
         of its own, so that no other call's reply is waited for, and this one's delays no other. `budget`: the time
         for it, where it began before. `once`: one attempt of a call that is idempotent and that its caller repeats in
         another form."""
-        if self.withheld is not None and script_name != PROOF:
+        if self.refusals.withheld is not None and script_name != permissions.PROOF:
             await self.prove_commands(settings_key)
         script = self.scripts.get(script_name)
         if self.home_key is None:
@@ -172,7 +161,7 @@ class StoreClient:
         while True:
             times = self._loaded[call.script.sha] if call.script else 0
             try:
-                return (await self._attempt(sent, budget))[-1]
+                return (await self._attempts.until_answered(sent, budget))[-1]
             except StoreUnavailable as unavailable:
                 if forgotten > 1 and budget.over:
                     # The ledger answered every time; only the last attempt was cut short.
@@ -202,7 +191,7 @@ class StoreClient:
             async with asyncio.timeout(max(0.0, budget.left_seconds)), self._loading:
                 if self._loaded[script.sha] > times:
                     return
-                await self._attempt(Call((("SCRIPT", "LOAD", script.text),), key), budget)
+                await self._attempts.until_answered(Call((("SCRIPT", "LOAD", script.text),), key), budget)
                 self._loaded[script.sha] += 1
                 self.statistics.scripts_reloaded += 1
 
@@ -219,11 +208,13 @@ class StoreClient:
             return []
         budget = Budget(self.options.operation_timeout_ms)
         key = next((str(arg) for command in commands for arg in command[1:] if _is_ledger_key(arg)), self.home_key)
-        return await self._attempt(Call(tuple(commands), key, retry=retry), budget)
+        return await self._attempts.until_answered(Call(tuple(commands), key, retry=retry), budget)
 
     async def ping(self) -> None:
         """Returns when the server answered; one attempt, within the connect timeout."""
-        await self._attempt(Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms))
+        await self._attempts.until_answered(
+            Call((("PING",),), self.home_key, retry=False), Budget(self.options.connect_timeout_ms)
+        )
 
     async def info(self, section: str = "server") -> dict[str, str]:
         """One section of INFO; empty on the embedded ledger, which has none."""
@@ -249,22 +240,28 @@ class StoreClient:
 
     async def prove_commands(self, settings_key: str) -> None:
         """Raises CommandsWithheld, naming them, unless the server's ACL allows every command that scripts need."""
-        met = self.withheld
+        met = self.refusals.withheld
         async with self._proving:
-            if met is not None and self.withheld is None:
+            if met is not None and self.refusals.withheld is None:
                 return  # another task has checked it meanwhile
             try:
-                await prove_commands(self, Keys.beside(settings_key))
+                await self._prove_commands(settings_key)
             except CommandsWithheld as withheld:
-                self.withheld = withheld
+                self.refusals.withheld = withheld
                 raise
-            self.withheld = None
+            self.refusals.withheld = None
 
-    def _note(self, error: SchedulerError) -> None:
-        if isinstance(error, CommandsWithheld):
-            self.withheld = error
-        elif isinstance(error, WritesRefused):
-            self.writes_refused = error
+    async def _prove_commands(self, settings_key: str) -> None:
+        names = permissions.commands(waits=bool(self.options.wait_replicas) and not self.embedded)
+        reply = await self.run(permissions.PROOF, ["", *names], settings_key=settings_key, alone=True)
+        withheld = permissions.withheld_in(reply)
+        if withheld is None:
+            await self.pipeline(permissions.trial(Keys.beside(settings_key)))
+        elif withheld:
+            raise CommandsWithheld(
+                f"the ledger: the server's ACL withholds {', '.join(withheld)}; "
+                "docs/security.md lists what the scheduler needs"
+            ).at(str(self.address))
 
     async def close(self) -> None:
         try:
@@ -273,46 +270,6 @@ class StoreClient:
         finally:
             with heed_cancellation():
                 await self._topology.close()
-
-    # -- attempts ---------------------------------------------------------------------------------------------
-
-    async def _attempt(self, call: Call, budget: Budget) -> list[Any]:
-        """Repeat the exchange until it succeeds, cannot succeed, or the budget is used up."""
-        where = str(self.address)
-        shown: SchedulerError | None = None
-        detail = 0
-        patient_until: float | None = None
-        while True:
-            met = Met()
-            try:
-                return await self._attempts.make(call, budget, met)
-            except NoScriptError as error:
-                if call.script is not None:
-                    raise ScriptUnknown(call.script) from error
-                failure: Exception = error
-            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
-                failure = error
-            verdict = judge(failure, where, call.script)
-            self._note(verdict.error)
-            if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
-                verdict = verdict.of_written(call.wait_replicas)
-            if verdict.relocate:
-                with heed_cancellation():
-                    self.statistics.relocations += await self._topology.relocate(call.key, failure, met.server)
-            # An earlier attempt's error may say more than the timeout of the last, shortened one.
-            if not verdict.retry or shown is None or met.detail_of(failure) >= detail:
-                shown, detail = verdict.error, met.detail_of(failure)
-            if call.once:
-                self.statistics.retries += 1
-                raise shown from failure
-            if not (verdict.refused and self._alone):
-                patient_until = None
-            elif patient_until is None:
-                patient_until = budget.in_ms(self.options.refused_timeout_ms)
-            if not (call.retry and verdict.retry and await budget.pause(patient_until)):
-                self.statistics.failures += 1
-                raise shown from failure
-            self.statistics.retries += 1
 
 
 def _is_ledger_key(argument: Argument) -> bool:

@@ -6,14 +6,11 @@ and again whenever a command was refused: no script starts that is known to fail
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
+from scheduler.connection.exchange import Command
 from scheduler.connection.keys import Keys
-from scheduler.errors import CommandsWithheld
-
-if TYPE_CHECKING:
-    from scheduler.connection.client import StoreClient
-    from scheduler.connection.exchange import Command
 
 PROOF = "prove_commands"
 _SCRATCH_MS = 10_000
@@ -71,34 +68,27 @@ LEDGER_COMMANDS: Final[tuple[tuple[str, str, tuple[str | int, ...]], ...]] = (
 )
 
 
-async def prove_commands(client: StoreClient, keys: Keys) -> None:
-    """Raises CommandsWithheld, naming the withheld commands. Leaves nothing behind."""
-    names = [name for name, _, _ in LEDGER_COMMANDS]
-    if client.options.wait_replicas and not client.embedded:
-        names.append("WAIT")
-    reply = await client.run(PROOF, ["", *names], settings_key=keys.settings, alone=True)
-    if _text(reply[0]) == "unable":
-        await try_commands(client, keys)
-        return
-    withheld = [_text(name).lower() for name in reply[1:]]
-    if withheld:
-        raise CommandsWithheld(
-            f"the ledger: the server's ACL withholds {', '.join(withheld)}; "
-            "docs/security.md lists what the scheduler needs"
-        ).at(str(client.address))
+def commands(*, waits: bool) -> list[str]:
+    """Their names, with WAIT for a client that waits for replicas."""
+    return [name for name, _, _ in LEDGER_COMMANDS] + (["WAIT"] if waits else [])
 
 
-async def try_commands(client: StoreClient, keys: Keys) -> None:
-    """Run each command on a scratch key of the domain; `judge` names the first that is refused."""
+def withheld_in(reply: Sequence[bytes | str]) -> list[str] | None:
+    """What prove_commands.lua told; None: the server cannot be asked, and the trial will show it."""
+    status, *withheld = map(_text, reply)
+    return None if status == "unable" else [name.lower() for name in withheld]
+
+
+def trial(keys: Keys) -> list[Command]:
+    """Every command on a scratch key of the domain, which is gone afterwards. The first error names one that is
+    withheld."""
     scratch = keys.scratch("")
-    commands: list[Command] = [
-        ("UNLINK", *(scratch + kind for kind in ("string", "hash", "list", "set", "zset", "moved")))
-    ]
+    clear: Command = ("UNLINK", *(scratch + kind for kind in ("string", "hash", "list", "set", "zset", "moved")))
+    tried: list[Command] = []
     for name, kind, arguments in LEDGER_COMMANDS:
         filled = tuple(scratch + "moved" if argument == "{scratch}:moved" else argument for argument in arguments)
-        commands.append((name, scratch + kind, *filled) if kind else (name,))
-    commands.append(commands[0])
-    await client.pipeline(commands)
+        tried.append((name, scratch + kind, *filled) if kind else (name,))
+    return [clear, *tried, clear]
 
 
 def _text(value: bytes | str) -> str:

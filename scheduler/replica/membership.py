@@ -104,7 +104,7 @@ class Membership:
                 self._services.readiness.note_unusable(error)
                 raise
             self._services.readiness.note_usable()
-            self._ledger.client.writes_refused = None  # the keepalive was written
+            self._ledger.client.refusals.writes_refused = None  # the keepalive was written
         self._update_memory()
 
     async def remember_discovery(self) -> None:

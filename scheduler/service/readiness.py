@@ -82,7 +82,7 @@ class ReadinessService:
         with self._metrics.ledger_call("ping"):
             await self._ledger.ping()
         unusable = self._unusable
-        if isinstance(unusable, CommandsWithheld) and self._ledger.client.withheld is None:
+        if isinstance(unusable, CommandsWithheld) and self._ledger.client.refusals.withheld is None:
             unusable = None  # the commands have been allowed and checked meanwhile
         if unusable is not None:
             raise unusable.again()
@@ -109,7 +109,7 @@ class ReadinessService:
     def _check_refusals(self) -> None:
         """Raises the last refusal of any call by the server; a written keepalive clears it."""
         client = self._ledger.client
-        for refusal in (client.withheld, client.writes_refused):
+        for refusal in (client.refusals.withheld, client.refusals.writes_refused):
             if refusal is not None:
                 raise refusal.again()
 

@@ -213,9 +213,9 @@ async def stop_everywhere(
                 pass
             except SchedulerError as other:
                 pytest.fail(f"{flow.script} at {failing}: {other!r}")
-        if ledger.client.writes_refused is None:
+        if ledger.client.refusals.writes_refused is None:
             break
-        ledger.client.writes_refused = None
+        ledger.client.refusals.writes_refused = None
         try:
             await judge(story, flow, repeated=next(repeats))
         except AssertionError as wrong:

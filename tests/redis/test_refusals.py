@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.config import DiscoverySettings
+from scheduler.connection import permissions
 from scheduler.connection.options import StoreOptions
-from scheduler.connection.permissions import try_commands
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
@@ -137,7 +137,7 @@ async def test_a_refused_placement_is_enough_to_notice(replica: Replica) -> None
 async def test_commands_are_tried_where_the_server_cannot_be_asked(ledger: Ledger, backend: Any) -> None:
     client = backend.client()
     before = await contents(client, ledger.keys)
-    await try_commands(ledger.client, ledger.keys)
+    await ledger.client.pipeline(permissions.trial(ledger.keys))
     assert await contents(client, ledger.keys) == before
     await client.aclose()
 
@@ -145,7 +145,7 @@ async def test_commands_are_tried_where_the_server_cannot_be_asked(ledger: Ledge
 async def test_a_command_that_is_refused_when_tried_is_named(replica: Replica) -> None:
     replica.tell("ACL", "SETUSER", "scheduler", "-zpopmin")
     with pytest.raises(CommandsWithheld, match="zpopmin"):
-        await try_commands(replica.ledger.client, replica.ledger.keys)
+        await replica.ledger.client.pipeline(permissions.trial(replica.ledger.keys))
 
 
 async def test_the_embedded_ledger_is_proven_as_well(open_ledger_on: OpenLedger) -> None:
