@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from scheduler.connection.client import StoreClient
+from scheduler.connection.keys import Keys
 from scheduler.domain.node import FIGURES
 from scheduler.errors import StoreUnusable
-
-if TYPE_CHECKING:
-    from scheduler.ledger.runner import Runner
 
 # The first arguments of a script say what it is about.
 _LOOKED_AT = 8
@@ -37,20 +35,20 @@ RESERVATION_NUMBERS = frozenset(
 )
 
 
-async def find_odd_hash(runner: Runner, args: Sequence[object]) -> StoreUnusable | None:
+async def find_odd_hash(client: StoreClient, keys: Keys, args: Sequence[object]) -> StoreUnusable | None:
     """The error for a node or reservation among these arguments that has text where a number belongs."""
     for identity in (arg for arg in args[:_LOOKED_AT] if isinstance(arg, str) and arg):
-        key = runner.keys.reservation(identity)
-        node_id = (await _fields(runner, key, ["node_id"])).get("node_id", identity)
-        odd = await _odd_number(runner, f"reservation {identity}", key, RESERVATION_NUMBERS)
-        odd = odd or await _odd_number(runner, f"node {node_id}", runner.keys.node(node_id), NODE_NUMBERS)
+        key = keys.reservation(identity)
+        node_id = (await _fields(client, key, ["node_id"])).get("node_id", identity)
+        odd = await _odd_number(client, f"reservation {identity}", key, RESERVATION_NUMBERS)
+        odd = odd or await _odd_number(client, f"node {node_id}", keys.node(node_id), NODE_NUMBERS)
         if odd is not None:
             return odd
     return None
 
 
-async def _odd_number(runner: Runner, what: str, key: str, numbers: Iterable[str]) -> StoreUnusable | None:
-    for field, found in (await _fields(runner, key, sorted(numbers))).items():
+async def _odd_number(client: StoreClient, what: str, key: str, numbers: Iterable[str]) -> StoreUnusable | None:
+    for field, found in (await _fields(client, key, sorted(numbers))).items():
         if not _NUMBER.fullmatch(found):
             return StoreUnusable(
                 f"the ledger's {what} cannot be read by this version: {field} is {found[:40]!r}, which is no number"
@@ -58,9 +56,9 @@ async def _odd_number(runner: Runner, what: str, key: str, numbers: Iterable[str
     return None
 
 
-async def _fields(runner: Runner, key: str, names: Sequence[str]) -> dict[str, str]:
+async def _fields(client: StoreClient, key: str, names: Sequence[str]) -> dict[str, str]:
     """Those that there are."""
-    values = await runner.client.command("HMGET", key, *names)
+    values = await client.command("HMGET", key, *names)
     return {
         name: value.decode("utf-8", "replace") for name, value in zip(names, values, strict=True) if value is not None
     }

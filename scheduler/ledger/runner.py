@@ -78,7 +78,7 @@ class Runner:
                 once=once,
             )
         except ScriptError as error:
-            odd = None if once else await find_odd_hash(self, args)
+            odd = None if once else await find_odd_hash(self.client, self.keys, args)
             if odd is None:
                 raise
             raise odd from error

@@ -73,7 +73,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, ledger: Ledger, error: SchedulerE
     async def fail(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(ledger.client, "_attempt", fail)
+    monkeypatch.setattr(ledger.client._attempts, "until_answered", fail)
 
 
 def sent_to(ledger: Ledger) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,6 +116,21 @@ def own_layer(module: str) -> str | None:
 
 def source_files() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py") if "generated" not in path.parts)
+
+
+def test_no_two_modules_know_each_other() -> None:
+    """Neither directly nor through others, in a function or for types alone."""
+    files = {".".join(("scheduler", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in source_files()}
+    known = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    graph: dict[str, set[str]] = {}
+    for name, path in known.items():
+        named = (module for _, module in imported_modules(path))
+        graph[name] = {each if each in known else each.rpartition(".")[0] for each in named} & set(known) - {name}
+    assert len(graph) > 150
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as circle:
+        pytest.fail(f"in a circle: {circle.args[1]}")
 
 
 def test_the_walk_sees_the_package() -> None:
