@@ -15,7 +15,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/reservations"
+-- @include "include/deadlines"
 -- @include "include/rebuilding"
 
 local settings, refused = read_settings()

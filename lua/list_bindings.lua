@@ -11,7 +11,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/bindings"
+-- @include "include/validity"
 local SLICE = 500
 
 local settings, refused = read_settings()

@@ -14,7 +14,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/reservations"
+-- @include "include/deadlines"
 
 local _, refused = read_settings()
 if refused then return refused end

@@ -10,7 +10,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/bindings"
+-- @include "include/validity"
 -- @include "include/rebuilding"
 
 local settings, refused = read_settings()

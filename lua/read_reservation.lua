@@ -9,7 +9,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/reservations"
+-- @include "include/deadlines"
 -- @include "include/rebuilding"
 
 local _, refused = read_settings()

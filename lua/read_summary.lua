@@ -12,7 +12,7 @@
 -- @include "include/reply"
 -- @include "include/clock"
 -- @include "include/settings"
--- @include "include/reservations"
+-- @include "include/deadlines"
 -- @include "include/classes"
 local LOOKED_AT, OLDEST_LOOKED_AT = 1000, 512
 

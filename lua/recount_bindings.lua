@@ -8,7 +8,7 @@
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/settings"
--- @include "include/bindings"
+-- @include "include/records"
 -- @include "include/findings"
 
 local _, refused = read_settings()

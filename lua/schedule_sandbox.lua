@@ -49,7 +49,7 @@ local request = read_request(9)
 
 -- Decide. An id that was decided before is told again, with what became of it since.
 if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) == 1 then
-  -- @inline "include/reservations"
+  -- @inline "include/deadlines"
   local earlier = read_reservation(reservation_id)
   end_when_due(earlier, now)
   save_rows()

@@ -1,4 +1,5 @@
 -- @include "include/bindings"
+-- @include "include/deadlines"
 -- A reservation's sandbox: told by a caller ('1'), named by the caller when it scheduled ('named'), or only
 -- suggested by an event ('0', provisional).
 --   sandbox:<id>          the reservation that carries the sandbox id

@@ -1,4 +1,4 @@
--- @include "include/reservations"
+-- @include "include/deadlines"
 -- Ends what is due on the nodes that a script reads or judges, before it does. Where more is due in the whole ledger than
 -- one slice, nobody waits for the rest of it: only what these nodes have of it is worked off.
 do
