@@ -46,7 +46,7 @@ if told and (reservation.state == 'confirmed' or reservation.state == 'settled')
 end
 
 -- Write.
-if other then lose_name(other, now) end
+if other then unassign(other, now) end
 local deadline = now + settings.placement_reservation_ttl_ms
 local misnamed = reservation.sandbox_id and reservation.sandbox_id ~= sandbox_id
 if misnamed then drop_name(reservation) end

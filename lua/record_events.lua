@@ -103,7 +103,7 @@ function handlers.fork(sandbox_id, cpu, memory)
   weigh_again(node_id)
   local reservation = reservation_named(sandbox_id, now)
   if reservation and reservation.sandbox_told == '0' then
-    lose_name(reservation, now)
+    unassign(reservation, now)
     read_unnamed_again()
   end
   local record = record_of(sandbox_id)

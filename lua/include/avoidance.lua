@@ -17,7 +17,7 @@ local function read_avoid_settings()
   }
 end
 
--- Not so many at once that one cause could take the fleet: a share of those who may be chosen, and always one.
+-- How many may be avoided at once, so that one cause cannot rule out the fleet: a share of the candidates, and always one.
 local function may_avoid(node_id, settings)
   if redis.call('ZSCORE', key('avoided_until'), node_id) then return true end
   local eligible = redis.call('ZCARD', key('candidates')) + redis.call('ZCARD', key('avoided'))

@@ -6,7 +6,7 @@
 local REJECTED_MOST = 64
 
 -- Who is asked of single nodes. `fitting`: whether they must have the capacity, also where it keeps nobody out; `unproven`:
--- so many were refused that the search was given up.
+-- so many were refused that the search was cut short.
 local function picker_for(request, context, counter)
   local picker = {
     counter = counter, demand = context.demand, rejected = 0, looked = 0, excluded = request.excluded,

@@ -41,7 +41,7 @@ do
     return deadline + (tonumber(reservation.ttl_ms or '') or (deadline - tonumber(reservation.created_at_ms)))
   end
 
-  -- How an end leaves what became of the create.
+  -- What the end of a reservation says about its create.
   function doubt_end(reservation, state, reason)
     if reason == 'listed' or reason == 'node_removed' then return end
     local until_ms = begins_until(reservation, state)

@@ -1,7 +1,7 @@
 -- @include "include/keys"
 -- @include "include/reply"
 -- After a loss the ledger waits until every replica has restored what it remembers, or was silent for a lease: which
--- nodes had reservations is known only to the replica that has not spoken yet.
+-- nodes had reservations is known only to the replica that has not restored them yet.
 --   rebuild   replica → until when it is waited for; 0: it has restored
 --             '': until when whoever joined after the members were last listed is waited for
 --   settings, field gated_until_ms   the latest of these; no such field: nobody is waited for

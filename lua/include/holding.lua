@@ -1,5 +1,5 @@
 -- @include "include/discount"
--- What a reservation keeps from others: capacity in the row of its node, as long as it is held.
+-- The capacity that a reservation holds: it counts as pending in the row of its node until it is released.
 -- `held_*` fields are written only once a report accounts for a part; without them all of it is held. Further resources are
 -- held whole until the end; `held_resources` is written then.
 local function is_open(state)

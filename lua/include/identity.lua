@@ -34,7 +34,7 @@ local function name_reservation(reservation, sandbox_id, told)
 end
 
 -- The sandbox of a pending one is told to exist, so it is held as long as a confirmed one. Its own deadline was for
--- its create to begin, and comes back with the loss of a name that was another's.
+-- its create to begin, and comes back when the name turns out to be another's.
 local function hold_begun(reservation, now)
   local own = reservation.expires_at_ms
   local deadline = now + tonumber(redis.call('HGET', KEYS[1], 'placement_reservation_ttl_ms'))
@@ -99,9 +99,9 @@ local function reopen(reservation, state, expires_at_ms)
   redis.call('ZADD', node_key(node_id, 'reservations'), reservation.sequence, id)
 end
 
--- Takes a provisional name away. What it settled is undone: the reservation counts again under its
+-- Unassigns a provisional sandbox id. What it settled is undone: the reservation counts again under its
 -- old deadline, and ends at once when that has passed.
-local function lose_name(reservation, now)
+local function unassign(reservation, now)
   drop_name(reservation)
   if reservation.state == 'settled' then reopen(reservation, 'pending', tonumber(reservation.expires_at_ms)) end
   end_when_due(reservation, now)

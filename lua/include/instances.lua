@@ -13,7 +13,7 @@ local function parse_instances(text)
 end
 
 -- Whether another process has replaced this one. Once that one is not heard of any more it is taken back, but not by
--- a call that its caller has given up long ago. `known`: service_instance_id, instances, last_seen_ms. `call`:
+-- a call whose caller has disconnected long ago. `known`: service_instance_id, instances, last_seen_ms. `call`:
 -- instance, hung_up.
 local function is_replaced(known, call, now, report_ttl_ms)
   if call.instance == known.service_instance_id then return false end

@@ -2,7 +2,7 @@
 -- @include "include/scores"
 -- How a node looks at this moment: derived status, and why it would not be chosen.
 
--- Staleness comes first for the eye: a silent lingering node shows as unhealthy, yet stays lingering to placement.
+-- A silent node that drains is shown as unhealthy, although placements still treat it as draining.
 local function derived_status(known, now, report_ttl_ms)
   local last_seen_ms = tonumber(known.last_seen_ms or '')
   if last_seen_ms and now - last_seen_ms > report_ttl_ms then return 'unhealthy' end

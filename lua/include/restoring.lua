@@ -47,7 +47,7 @@ local function take_out(reservation)
   redis.call('DEL', reservation_key(id))
 end
 
--- The name, unless another reservation was told to have it.
+-- Its sandbox id, unless a caller gave that to another reservation.
 local function name_back(reservation, readable_ms, now)
   local id, node_id, sandbox_id = reservation.reservation_id, reservation.node_id, reservation.sandbox_id
   local other = redis.call('GET', key('sandbox:' .. sandbox_id))
@@ -131,7 +131,7 @@ local function put_in(reservation, now)
   redis.call('HSET', reservation_key(id), unpack(fields))
   if reservation.spread then spread_back(reservation, ended) end
   if ended then redis.call('PEXPIRE', reservation_key(id), integer(readable_ms + RETENTION_MS)) end
-  -- Who speaks late may meet a roster that shows the sandbox already.
+  -- A replica that restores late may find a roster that lists the sandbox already.
   if not ended and sandbox_id and is_listed(node_id, sandbox_id) then
     finish_reservation(reservation, 'settled', 'listed', now)
   end

@@ -28,7 +28,7 @@ do
     return open
   end
 
-  -- One has lost its name since.
+  -- A sandbox id was taken from one of them since.
   function read_unnamed_again() open, waiting = nil, nil end
 
   -- Those of callers that never confirm by size, and those that counters settled with them: { oldest, … }.

@@ -53,7 +53,7 @@ local function choose_warm(rank, counter)
     settings.fill_to = 0
     local least = rank(request, context, counter)
     local row = least and row_of(least)
-    -- A search that was given up knows of none that is less loaded; a node without a row is an entry to be put right.
+    -- A search that was cut short knows of none that is less loaded; a node without a row is an entry to be put right.
     if row or not least then
       chosen = best_within(row and pressure_on(row, context.demand) + settings.slack + ROUNDING or math.huge)
     end

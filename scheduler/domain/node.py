@@ -28,7 +28,7 @@ class DiscoveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """`endpoint` is the URL, with scheme and host, that a gateway proxies to. `labels` None: nothing is told."""
+    """`endpoint` is the URL, with scheme and host, that a gateway proxies to. `labels` None: not stated."""
 
     node_id: str
     endpoint: str

@@ -31,7 +31,7 @@ class Strategy(StrEnum):
 
     @property
     def admits(self) -> bool:
-        """Capacity keeps nodes out without `admission` having to say so."""
+        """Whether it admits by capacity whatever the setting `admission` says."""
         return self in {Strategy.LEAST_LOADED, Strategy.MOST_LOADED}
 
 

@@ -117,7 +117,7 @@ async def watched(console: Console, surface: OverHttp, title: str) -> AsyncItera
 def node_table(nodes: Sequence[Node], title: str) -> Table:
     """Per node: how full it is with all reservations, what runs, and what is only reserved yet."""
     table = Table(title=title, title_justify="left")
-    for column in ("node", "CPUs", "how full", "pressure", "running", "promised"):
+    for column in ("node", "CPUs", "how full", "pressure", "running", "reserved"):
         table.add_column(column, justify="left" if column in ("node", "how full") else "right")
     for node in nodes:
         pressure = node.pressure.highest or 0.0

@@ -28,7 +28,7 @@ from scheduler.lab.trace import Trace, TraceRequest
 Progress = Callable[[int], None]
 
 CURVE_POINTS = 400
-UPKEEP_MS = 5_000
+MAINTENANCE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Replay:
         self._refused: Counter[str] = Counter()
         self._placed = 0
         self._degraded = 0
-        self._upkeep_due_ms = agenda.now_ms
+        self._maintenance_due_ms = agenda.now_ms
 
     async def run(self, contender: Contender, progress: Progress = lambda done: None) -> ReplayResult:
         """`contender` only labels the result: what decides is the ledger's settings."""
@@ -151,9 +151,9 @@ class Replay:
 
     async def _keep_up(self) -> None:
         """Replicas work in the background all the time; here only when somebody is about to look."""
-        if self._agenda.now_ms >= self._upkeep_due_ms:
+        if self._agenda.now_ms >= self._maintenance_due_ms:
             await self._surface.maintain()
-            self._upkeep_due_ms = self._agenda.now_ms + UPKEEP_MS
+            self._maintenance_due_ms = self._agenda.now_ms + MAINTENANCE_MS
 
     async def _arrive(self, number: int, request: TraceRequest) -> None:
         hint = Hint(

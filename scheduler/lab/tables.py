@@ -49,7 +49,7 @@ def lifecycle_table(results: Sequence[LifecycleResult], title: str) -> Table:
         "over by forks",
         "worst pressure",
         "refused",
-        "with room",
+        "could fit",
         "by holding",
     )
     for result in results:

@@ -172,12 +172,15 @@ def _look_at_the_unit(table: TraceFile, row: Row, arrival_ms: int) -> None:
         return
     column = _arrival_of(row)
     if column == "arrival_s":
-        unit, mend = "milliseconds", "name the column arrival_ms, and duration_ms if durations are in milliseconds too"
+        unit, remedy = (
+            "milliseconds",
+            "name the column arrival_ms, and duration_ms if durations are in ms too",
+        )
         if arrival_ms >= _NO_TIMESTAMP_MS * 1000:
-            unit, mend = "microseconds or less", "divide it so that it is seconds or, as arrival_ms, milliseconds"
+            unit, remedy = "microseconds or less", "divide it so that it is seconds or, as arrival_ms, milliseconds"
     else:
-        unit, mend = "microseconds or less", "divide it so that it is milliseconds"
-    table.fault(f"line {row.line}: {column} looks like {unit} since 1970: {mend}")
+        unit, remedy = "microseconds or less", "divide it so that it is milliseconds"
+    table.fault(f"line {row.line}: {column} looks like {unit} since 1970: {remedy}")
 
 
 def _whole(table: TraceFile, items: tuple[Item, ...]) -> tuple[Item, ...]:

@@ -37,8 +37,8 @@ class CordonStore:
         self.recent_changes[node_id] = (service_instance_id, cordoned)
 
     async def put_back(self, remembered: Cordons) -> None:
-        """Restore cordons on nodes that have been listed again; before the ledger goes on. What this process was told
-        since it remembered stands above that. Nodes and processes that are gone are passed over."""
+        """Restore cordons after a loss, once their nodes are listed and before anything is placed. A later change that
+        was made through this process overrides what it remembered. Nodes and processes that are gone are skipped."""
         recent = dict(self.recent_changes)
         for node_id, instance in remembered.items():
             if node_id not in recent:

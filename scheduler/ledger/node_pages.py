@@ -71,7 +71,7 @@ async def _sorted_page(
 
 
 def _step(query: NodeQuery, wanted: int) -> int:
-    """How many nodes to look at, of which some may not be of what was asked for."""
+    """How many nodes to read next: with a filter more than are still wanted, because some will not match."""
     filtered = query.status is not None or query.cluster_id or query.labels
     return NODES_A_STEP if filtered else min(NODES_A_STEP, wanted)
 
@@ -79,13 +79,13 @@ def _step(query: NodeQuery, wanted: int) -> int:
 async def read_nodes(
     runner: Runner, query: NodeQuery, after: str, limit: int, node_ids: Sequence[str] = ()
 ) -> tuple[list[Node], str | None]:
-    """Those of so many nodes that were asked for, or of these, and where to go on (None: that was all)."""
+    """The matching ones of the next `limit` nodes, or of `node_ids`, and where to go on (None: that was all)."""
     status = "" if query.status is None else query.status.value
     found: list[Node] = []
     while True:
         _, (last, *entries) = await runner.run("read_nodes", after, limit, status, query.detail.value, *node_ids)
         found += (node for node in map(codec.node, entries) if _is_wanted(node, query))
-        # Of those named the call looks at all, unless too much is due on them for one call.
+        # All of `node_ids` are read in one call, unless too many reservations are due on them.
         if not node_ids or not last:
             return found, codec.text(last) or None
         node_ids = node_ids[node_ids.index(codec.text(last)) + 1 :]

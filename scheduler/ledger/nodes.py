@@ -170,8 +170,8 @@ class NodeStore:
         return tuple(NodeAddress(node_id, endpoint) for node_id, (endpoint, state, _) in listed if state in _DISCOVERED)
 
     async def _listed(self, source: LabelSource) -> dict[str, tuple[str, str, str]]:
-        """Endpoint, state and the labels of one source of all on the list; another state is that of a change that was
-        stopped half-way."""
+        """Node → endpoint, state, and its labels from one source. A state that discovery does not know is that of a
+        change which was stopped half-way."""
         client, keys = self._runner.client, self._runner.keys
         ids = [codec.text(node_id) for node_id in await client.command("ZRANGE", keys.nodes, 0, -1)]
         listed: dict[str, tuple[str, str, str]] = {}

@@ -1,5 +1,5 @@
-"""Says which figure in the ledger a script stumbled over: one that was changed by hand. Read only after a failure, so
-that scripts need not check what they wrote themselves."""
+"""Finds the number in the ledger that somebody changed by hand and that made a script fail. Looked for only after a
+failure, so that scripts need not check what they wrote themselves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _odd_number(client: StoreClient, what: str, key: str, numbers: Iterabl
 
 
 async def _fields(client: StoreClient, key: str, names: Sequence[str]) -> dict[str, str]:
-    """Those that there are."""
+    """The fields that exist, by name."""
     values = await client.command("HMGET", key, *names)
     return {
         name: value.decode("utf-8", "replace") for name, value in zip(names, values, strict=True) if value is not None

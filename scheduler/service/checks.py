@@ -139,7 +139,7 @@ def clean_labels(field: str, labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def clean_require(field: str, require: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """At most 16 labels, each with 1 to 16 values of which the node must have one. Order and repetition say nothing."""
+    """At most 16 labels, each with 1 to 16 values; the node must have one of them. Order and repetition are ignored."""
     if len(require) > LABELS_MAX:
         raise refuse(field, require, f"at most {LABELS_MAX} labels")
     for name, values in require.items():

@@ -20,7 +20,7 @@ from agentenv_scheduler_client import (
     Placement,
 )
 from agentenv_scheduler_client._sync.waiting import Waiting
-from agentenv_scheduler_client.promise import Deadline
+from agentenv_scheduler_client.deadline import Deadline
 from tests.client.fake_scheduler import AWAY, BROKEN, GARBLED, LOST, SILENT, UNSENT, FakeScheduler
 
 HINT = ColdSandbox(cpu_count=1)

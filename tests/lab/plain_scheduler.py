@@ -53,7 +53,7 @@ class PlainScheduler:
     reports: list[Heartbeat] = field(default_factory=list)
     events: list[SandboxEvent] = field(default_factory=list)
     requests: list[ScheduleRequest] = field(default_factory=list)
-    upkeeps: int = 0
+    sweeps: int = 0
     cancelled: int = 0
 
     def __post_init__(self) -> None:
@@ -127,7 +127,7 @@ class PlainScheduler:
         return tuple(self._node(address) for _, address in sorted(self.addresses.items()))
 
     async def maintain(self) -> None:
-        self.upkeeps += 1
+        self.sweeps += 1
 
     def _node(self, address: NodeAddress) -> Node:
         held = [each for each in self.held.values() if each.node_id == address.node_id]

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 async def test_three_replicas_one_always_dying_grant_the_ceiling_exactly(
     times_the_fleet: float, start_server: StartServer
 ) -> None:
-    """Pinned heartbeats: nodes report no load, so what is granted stays promised. 32 callers ask for more than
+    """Pinned heartbeats: nodes report no load, so what is granted stays reserved. 32 callers ask for more than
     there is; a ready replica is killed as soon as the one killed before it is ready again."""
     nodes = [
         NodeModel(f"node-{number}", int(cpu_count * times_the_fleet), int(memory_mb * times_the_fleet))
@@ -63,7 +63,7 @@ async def test_three_replicas_one_always_dying_grant_the_ceiling_exactly(
             recovery_s=max(recoveries, default=0.0),
         )
         assert verdict.placed == ceiling, f"{ceiling} fit, {verdict.placed} were granted"
-        granted = Counter(answers[0].node_id for answers in at.history.promises().values())
+        granted = Counter(answers[0].node_id for answers in at.history.placements().values())
         assert granted == {node.node_id: node.holds(CPU_COUNT, MEMORY_MB) for node in nodes}
         assert at.callers.refused == 300
         assert at.callers.given_up == 0

@@ -94,7 +94,7 @@ def shown_at(address: str, *, http2: bool) -> bytes:
     return found
 
 
-def both_doors(replica: ReplicaProcess) -> set[bytes]:
+def both_ports(replica: ReplicaProcess) -> set[bytes]:
     return {
         shown_at(replica.url.removeprefix("https://"), http2=False),
         shown_at(replica.grpc_address, http2=True),
@@ -114,14 +114,14 @@ def test_renewed_certificates_are_shown_by_both_listeners(
     replica: ReplicaProcess, files: Files, issued: tuple[Certificates, Certificates]
 ) -> None:
     first, second = issued
-    assert both_doors(replica) == {der_of(first)}
+    assert both_ports(replica) == {der_of(first)}
     credentials = grpc.ssl_channel_credentials(first.authority.read_bytes())
     with grpc.secure_channel(replica.grpc_address, credentials) as before:
         grpc.channel_ready_future(before).result(timeout=30)
         files.show(second)
         for what in ("http_tls", "grpc_tls"):
             replica.wait_for_event("reloaded", what=what)
-        assert both_doors(replica) == {der_of(second)}
+        assert both_ports(replica) == {der_of(second)}
 
 
 def test_broken_files_change_nothing_and_are_logged(
@@ -134,7 +134,7 @@ def test_broken_files_change_nothing_and_are_logged(
     for what in ("http_tls", "grpc_tls", "api_keys", "configuration"):
         failed = replica.wait_for_event("not reloaded; the former content stays in force", what=what)
         assert failed["level"] == "error"
-    assert both_doors(replica) == {der_of(first)}
+    assert both_ports(replica) == {der_of(first)}
     assert status_with(replica, old_key, first.authority) == 200
     page = httpx.get(replica.metrics_url).text
     for what in ("http_tls", "grpc_tls", "api_keys", "configuration"):

@@ -1,4 +1,4 @@
-"""Replicas die, freeze, leave and fall out of step; the ledger keeps every promise all the same."""
+"""Replicas die, freeze, leave and fall out of step; the ledger keeps every reservation all the same."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def test_of_a_flushed_ledger_only_that_is_lost_which_a_replica_knew_that_d
         assert verdict.lost, "of what it had answered alone, something was still open"
         only_told_by_the_dead = {
             key
-            for key in at.history.promises()
+            for key in at.history.placements()
             if any(answer.replica.startswith(dead) for answer in at.history.answers if answer.key == key)
         }
         assert {fault.partition(":")[0] for fault in verdict.lost} <= only_told_by_the_dead
@@ -178,7 +178,7 @@ async def test_a_ledger_that_lost_its_tail_admits_nothing_on_nodes_that_have_not
     start_server: StartServer, tmp_path: Path
 ) -> None:
     """As after a power cut: the server comes back with an older log. Nodes report rarely, so that a ledger which
-    trusted its old rows would have time to give the same room away again."""
+    trusted its old rows would have time to give the same capacity away again."""
     nodes = [NodeModel(f"node-{number}", 40, 65_536) for number in range(4)]
     workload = Workload(clients=16, creates=400, think_seconds=0.0, confirm_share=1.0, patience_seconds=5)
     setting = Setting(nodes=nodes, living=True, report_seconds=2.5, workload=workload)

@@ -193,7 +193,7 @@ class TwoReplicas(RuleBasedStateMachine):
         assert answer.status_code == 200, answer.text
         told = answer.json()["reservation"]
         assert not answer.json()["replayed"]
-        assert self.fits(told["node_id"], *size), f"{told['node_id']} has no room: {self.free(told['node_id'])}"
+        assert self.fits(told["node_id"], *size), f"{told['node_id']} has not enough free: {self.free(told['node_id'])}"
         deadline_ms = self.clock() + (DEFAULT_TTL_MS if ttl_s is None else ttl_s * 1_000)
         assert told["expires_at_ms"] == deadline_ms
         made = ModelReservation(told["reservation_id"], told["node_id"], *size, key, deadline_ms)

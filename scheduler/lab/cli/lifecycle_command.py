@@ -65,8 +65,8 @@ def lifecycle(
 ) -> None:
     """Hold what the ledger believes against what a simulated fleet really runs.
 
-    The nodes judge: how much is held though it is free, is any capacity given twice, what is refused for
-    which there was room? In the burst nothing fails, forks or ends, so that its numbers are exact."""
+    The nodes judge: how much is held though it is free, is any capacity given twice, what is refused
+    although a node had it free? In the burst nothing fails, forks or ends, so that its numbers are exact."""
     from scheduler.lab.compare import Replicas, compare_endings, endings_on_replicas
     from scheduler.lab.gateway import Ending
     from scheduler.lab.lifecycle import BURST, FATES, FLEET, Story, Workload

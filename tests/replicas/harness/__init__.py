@@ -5,7 +5,7 @@
     callers   many gateways at once: place, confirm, cancel; each answer is recorded
     history   everything any caller was told, in the order it was told
     watcher   recounts the whole ledger in one atomic step, again and again, while all that goes on
-    judge     compares the history with the ledger and says what was promised twice, lost or overdrawn
+    judge     compares the history with the ledger and says what was placed twice, lost or overdrawn
 
 A run's randomness comes from one seed, which is printed; `SCHEDULER_TEST_SEED=<seed>` replays it.
 """

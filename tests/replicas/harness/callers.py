@@ -116,7 +116,7 @@ class Callers:
             await asyncio.sleep(self.workload.pause_seconds * self.rig.random.uniform(0.5, 1.5))
 
     def _final(self, answer: Answer) -> bool:
-        """Nothing to wait for: the fleet is full, or what was promised went with a lost ledger."""
+        """Nothing to wait for: the fleet is full, or the reservation was lost with its ledger."""
         return answer.code in ("not_rebuilt", "no_nodes") and answer.fault != "waiting"
 
     async def _ask(

@@ -126,5 +126,5 @@ def eight_nodes() -> list[NodeModel]:
 
 
 def large_nodes(count: int = 8) -> list[NodeModel]:
-    """More room than any test asks for."""
+    """More capacity than any test asks for."""
     return [NodeModel(f"node-{number}", 100_000, 400_000_000) for number in range(count)]

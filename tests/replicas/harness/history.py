@@ -49,7 +49,7 @@ class History:
     def acknowledged(self, call: str) -> Iterator[Answer]:
         return (answer for answer in self.answers if answer.call == call and answer.acknowledged)
 
-    def promises(self) -> dict[str, list[Answer]]:
+    def placements(self) -> dict[str, list[Answer]]:
         """Idempotency key → every acknowledged placement under it."""
         found: dict[str, list[Answer]] = {}
         for answer in self.acknowledged("schedule"):

@@ -1,4 +1,4 @@
-"""What was promised, held against what the ledger says in the end.
+"""Compares what callers were answered with what the ledger says in the end.
 
     once      no key got two reservations, no reservation two nodes
     kept      every acknowledged placement is in the ledger
@@ -8,8 +8,8 @@
     sound     the ledger agrees with a recount of itself
     honest    every answer was one of those the contract names
 
-A ledger that lost its data may have lost promises. The documented rule is then that whoever asks is told so:
-`not_rebuilt` for one binding_ttl, afterwards `not_found`; never another truth.
+A ledger that lost its data may have lost placements. The documented rule is then that whoever asks gets an error that
+says so: `not_rebuilt` for one binding_ttl, afterwards `not_found`; never another truth.
 """
 
 from __future__ import annotations
@@ -83,24 +83,24 @@ class Evidence:
 
 
 async def judge(evidence: Evidence) -> Verdict:
-    """Asks a living replica about every promise, and the server about everything. Prints one line."""
+    """Asks a living replica about every placement, and the server about everything. Prints one line."""
     history, verdict = evidence.history, Verdict()
-    promises = history.promises()
-    verdict.placed = len(promises)
+    placements = history.placements()
+    verdict.placed = len(placements)
     verdict.confirmed = len(history.last_acknowledged("confirm"))
     verdict.cancelled = len(history.last_acknowledged("cancel"))
     verdict.replayed = sum(answer.replayed for answer in history.answers)
     verdict.unanswered = sum(answer.status is None for answer in history.answers)
     verdict.faults += _dishonest(history, evidence.loss_allowed)
-    verdict.faults += _promised_twice(promises, evidence.loss_allowed)
-    await _ask_about_everything(evidence, promises, verdict)
+    verdict.faults += _placed_twice(placements, evidence.loss_allowed)
+    await _ask_about_everything(evidence, placements, verdict)
     ledger = await asyncio.to_thread(_recorded, evidence)
     if not evidence.fleet.living:
         verdict.faults += _replay(ledger, evidence.fleet)
     else:
         verdict.faults += _overfilled(evidence.fleet)
     if not evidence.loss_allowed:
-        verdict.faults += _made_up(ledger, promises, history)
+        verdict.faults += _made_up(ledger, placements, history)
     pinned = not evidence.fleet.living
     verdict.faults += await asyncio.to_thread(
         recount_once, evidence.server, admission=pinned and not evidence.loss_allowed, domain=evidence.domain
@@ -123,7 +123,7 @@ async def _inspected(evidence: Evidence) -> list[str]:
 
 
 def assert_kept(verdict: Verdict, evidence: Evidence) -> None:
-    """Nothing promised twice, overdrawn or lost; the history is left for reading when that is not so."""
+    """Nothing placed twice, overdrawn or lost; the history is left for reading when that is not so."""
     found = verdict.faults + ([] if evidence.loss_allowed else [f"lost: {what}" for what in verdict.lost])
     if found:
         kept = Path(gettempdir()) / f"history-{evidence.rig.seed}.jsonl"
@@ -142,18 +142,18 @@ def _dishonest(history: History, loss_allowed: bool) -> Iterable[str]:
             yield f"{answer.call} {answer.key} was answered {answer.status} {answer.code} by {answer.replica}"
 
 
-def _promised_twice(promises: dict[str, list[Answer]], loss_allowed: bool) -> Iterable[str]:
+def _placed_twice(placements: dict[str, list[Answer]], loss_allowed: bool) -> Iterable[str]:
     owner: dict[str, str] = {}
-    for key, answers in promises.items():
+    for key, answers in placements.items():
         told = {(answer.reservation_id, answer.node_id) for answer in answers}
         if len(told) > 1 and not loss_allowed:
-            yield f"{key} was promised {len(told)} times: {sorted(told)}"
+            yield f"{key} was placed {len(told)} times: {sorted(told)}"
         for reservation_id, _ in told:
             if owner.setdefault(reservation_id, key) != key:
-                yield f"{reservation_id} was promised to {owner[reservation_id]} and to {key}"
+                yield f"{reservation_id} was given to {owner[reservation_id]} and to {key}"
 
 
-async def _ask_about_everything(evidence: Evidence, promises: dict[str, list[Answer]], verdict: Verdict) -> None:
+async def _ask_about_everything(evidence: Evidence, placements: dict[str, list[Answer]], verdict: Verdict) -> None:
     confirmed = evidence.history.last_acknowledged("confirm")
     cancelled = evidence.history.last_acknowledged("cancel")
     slots = asyncio.Semaphore(16)
@@ -161,15 +161,15 @@ async def _ask_about_everything(evidence: Evidence, promises: dict[str, list[Ans
 
         async def ask(key: str, answers: list[Answer]) -> None:
             async with slots:
-                async for fault in _judge_promise(
+                async for fault in _judge_placement(
                     client, answers[-1], confirmed.get(key), cancelled.get(key), evidence
                 ):
                     (verdict.lost if fault.startswith("not there") else verdict.faults).append(f"{key}: {fault}")
 
-        await asyncio.gather(*(ask(key, answers) for key, answers in promises.items()))
+        await asyncio.gather(*(ask(key, answers) for key, answers in placements.items()))
 
 
-async def _judge_promise(
+async def _judge_placement(
     client: httpx.AsyncClient, placed: Answer, confirmed: Answer | None, cancelled: Answer | None, evidence: Evidence
 ) -> Any:
     response = await client.get(f"/v1/reservations/{placed.reservation_id}")
@@ -180,7 +180,7 @@ async def _judge_promise(
         return
     now = body["reservation"]
     if now["node_id"] != placed.node_id:
-        yield f"promised on {placed.node_id}, recorded on {now['node_id']}"
+        yield f"placed on {placed.node_id}, recorded on {now['node_id']}"
     if cancelled is not None and now["state"] in HOLDING and not evidence.loss_allowed:
         yield f"cancelled, but {now['state']}"
     if confirmed is None:
@@ -207,10 +207,10 @@ def _recorded(evidence: Evidence) -> dict[str, dict[str, str]]:
         return {name.removeprefix(prefix): client.hgetall(name) for name in names}
 
 
-def _made_up(ledger: dict[str, dict[str, str]], promises: dict[str, list[Answer]], history: History) -> Iterable[str]:
+def _made_up(ledger: dict[str, dict[str, str]], placements: dict[str, list[Answer]], history: History) -> Iterable[str]:
     """Reservations that nobody was told of may only stem from attempts that got no answer."""
-    told = {answer.reservation_id for answers in promises.values() for answer in answers}
-    in_doubt = {answer.key for answer in history.answers if answer.call == "schedule"} - set(promises)
+    told = {answer.reservation_id for answers in placements.values() for answer in answers}
+    in_doubt = {answer.key for answer in history.answers if answer.call == "schedule"} - set(placements)
     untold = set(ledger) - told
     if len(untold) > len(in_doubt):
         yield f"{len(untold)} reservations nobody was told of, but only {len(in_doubt)} keys are in doubt"
@@ -233,7 +233,7 @@ def _replay(ledger: dict[str, dict[str, str]], fleet: Fleet) -> Iterable[str]:
         for moment, _, cpu_change, memory_change in sorted(changes):
             cpu, memory = cpu + cpu_change, memory + memory_change
             if cpu > node.cpu_count or memory > node.memory_mb * MIB:
-                yield f"{node_id} had {cpu} CPUs and {memory} bytes promised at {moment}"
+                yield f"{node_id} had {cpu} CPUs and {memory} bytes reserved at {moment}"
                 break
 
 

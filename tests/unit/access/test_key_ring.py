@@ -184,7 +184,7 @@ def test_a_name_that_serve_refuses_is_refused_where_keys_are_made(
 
 
 @pytest.mark.parametrize("file", ["keys.json", "keys.toml"])
-def test_keys_that_are_added_to_a_file_open_the_door_and_are_nobody_elses_to_read(file: str, tmp_path: Path) -> None:
+def test_keys_that_are_added_to_a_file_are_accepted_and_only_their_owner_reads_it(file: str, tmp_path: Path) -> None:
     path, runner = tmp_path / file, CliRunner()
     added = ["add", "--file", str(path)]
     first = runner.invoke(keys_app, [*added, "ops", "--role", "admin"])

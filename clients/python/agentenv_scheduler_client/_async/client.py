@@ -24,7 +24,9 @@ from agentenv_scheduler_client._async.waiting import AsyncWaiting, Start, Stop
 from agentenv_scheduler_client.asking import Patience, Question, given, nothing, path
 from agentenv_scheduler_client.catalog import AuditPage, DecisionPage, Readiness, Replicas, Settings, Summary
 from agentenv_scheduler_client.connection import ClientOptions, Connection
+from agentenv_scheduler_client.deadline import Deadline
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
+from agentenv_scheduler_client.idempotency import Key, new_idempotency_key
 from agentenv_scheduler_client.pages import answered_object, version_in
 from agentenv_scheduler_client.placements import (
     ApiRequest,
@@ -41,7 +43,6 @@ from agentenv_scheduler_client.placements import (
     read_hint,
     schedule_body,
 )
-from agentenv_scheduler_client.promise import Deadline, Key, new_idempotency_key
 from agentenv_scheduler_client.reading import body_of, read
 from agentenv_scheduler_client.version import USER_AGENT
 

@@ -21,11 +21,12 @@ from agentenv_scheduler_client._sync.calls import Calls
 from agentenv_scheduler_client._sync.reservations import Reservations
 from agentenv_scheduler_client._sync.waiting import Left, Start, Stop, Work
 from agentenv_scheduler_client.asking import Patience
+from agentenv_scheduler_client.deadline import Deadline
 from agentenv_scheduler_client.errors import Conflict, NodeRefused, OutcomeUnknown, SchedulerError
+from agentenv_scheduler_client.idempotency import Key
 from agentenv_scheduler_client.late import log
 from agentenv_scheduler_client.nodes import NodeAddress
 from agentenv_scheduler_client.placements import Decision
-from agentenv_scheduler_client.promise import Deadline, Key
 from agentenv_scheduler_client.reservations import CancelCause, Reservation, ReservationResult, ReservationState
 
 # A caller that was interrupted is kept this long by the cancel of its reservation, which then goes on without it.

@@ -1,4 +1,4 @@
-"""One gateway and one node's process, spoken for over HTTP or over gRPC: the same story through either door."""
+"""One gateway and one node's process, spoken for over HTTP or over gRPC: the same story through either wire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIB = 2**30
 CPUS, MEMORY_MB = 16, 2048
 
 
-class Door(Protocol):
+class Wire(Protocol):
     """`schedule` is a cold one with 2 GiB: the reservation's id, None when it fits on no node. `sequenced`: reports
     carry a sequence, which scheduler.v1 does not know."""
 
@@ -58,7 +58,7 @@ def figures(cpu: int, roster: list[str], more: dict[str, int]) -> dict[str, int]
     } | more
 
 
-class HttpDoor:
+class HttpWire:
     sequenced = True
 
     def __init__(self, api: httpx.AsyncClient) -> None:
@@ -117,7 +117,7 @@ class HttpDoor:
         return answer.json()["node"]["node_id"] if answer.status_code == 200 else None
 
 
-class GrpcDoor:
+class GrpcWire:
     sequenced = False
 
     def __init__(self, port: Port) -> None:
