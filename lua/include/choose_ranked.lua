@@ -82,7 +82,7 @@ local function choose_ranked(request, context, counter)
     picker.unproven = picker.unproven or avoided.unproven
   end
   if not found and context.demand.creation and not context.admits then
-    pools = pools .. string.upper(pools)
+    if context.avoiding then pools = pools .. string.upper(pools) end
     picker = picker_for(request, context, counter)
     for _, goal in ipairs({ 'over_cpu', 'over_memory' }) do
       found = found or choose_known(pools, goal, context, picker)

@@ -56,11 +56,12 @@ do
     return format_record(record)
   end
 
-  -- Of records that the caller deletes now. A reservation that is still open counts for its sandbox again.
+  -- Of records that the caller deletes now, also such as count no more since a delete event. A reservation that is still
+  -- open counts for its sandbox again.
   function tallies.forget_spread_records(sandbox_ids, records)
     for _, sandbox_id in ipairs(sandbox_ids) do
       local record = records[sandbox_id]
-      if record.counted_at then
+      if (record.spread or '') ~= '' then
         count_place(record, nil)
         local id = redis.call('GET', key('sandbox:' .. sandbox_id))
         local carrier = id and as_table_of(reservation_key(id), 'spread', 'spread_counted', 'state', 'node_id') or {}

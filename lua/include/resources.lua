@@ -114,8 +114,7 @@ do
   function resources.presence(row)
     local present = {}
     for _, name in ipairs(names_of(row.resources)) do
-      local total = row.resources[name].total
-      if total > 0 or (total == 0 and name == resources.BUILT_IN) then present[#present + 1] = name end
+      if row.resources[name].total > 0 then present[#present + 1] = name end
     end
     return present[1] and table.concat(present, '+') or '-'
   end

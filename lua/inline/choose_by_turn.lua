@@ -13,7 +13,7 @@ end
 -- Where no candidate within reach will do, the head of the index decides.
 local function head_of_index()
   local limited = settings.limited and request.creation
-  if not (context.admits or limited or request.matches or request.resources or request.spread) then
+  if not (context.admits or limited or request.matches or request.resources or request.spread or request.spares) then
     return nil
   end
   local node_id = rank_candidates(request, context)

@@ -10,12 +10,22 @@
 -- @inline "inline/choose_among"
 -- @inline "inline/spread_places"
 
-local function ceiling_over(least)
-  return wanted.bound == 'max' and wanted.most - 1 or least + wanted.most - 1
+local function use(level)
+  request.excluded, request.matches, context.located = level.excluded or given.excluded, level.matches or given.matches, nil
+  context.demand.matches = request.matches
 end
 
--- The levels in turn, each with what it leaves of the candidates: `count`, and `excluded`, `matches` or `nodes`. Second: the
--- ceiling.
+-- @inline "inline/spread_refusal"
+
+-- One for the whole decision: places that only avoided nodes have count for what is least when there are no others.
+local function ceiling_over(least)
+  if not spread_refusal.ceiling then
+    spread_refusal.ceiling = wanted.bound == 'max' and wanted.most - 1 or least + wanted.most - 1
+  end
+  return spread_refusal.ceiling
+end
+
+-- The levels in turn, each with what it leaves of the candidates: `count`, and `excluded`, `matches` or `nodes`.
 local function levels_by_node(avoided)
   local by_count, counts, places = {}, {}, 0
   for _, node_id in ipairs(holders) do
@@ -28,7 +38,7 @@ local function levels_by_node(avoided)
   end
   table.sort(counts)
   local free = count_candidates(given.matches, avoided) > places
-  if not free and not counts[1] then return {}, nil end
+  if not free and not counts[1] then return {} end
   local ceiling, levels = ceiling_over(free and 0 or counts[1]), {}
   if free and #holders < HOLDERS_MAX then
     local excluded = {}
@@ -39,7 +49,7 @@ local function levels_by_node(avoided)
   for _, count in ipairs(counts) do
     if count <= ceiling then levels[#levels + 1] = { count = count, nodes = by_count[count] } end
   end
-  return levels, ceiling
+  return levels
 end
 
 local function levels_by_value(avoided)
@@ -55,7 +65,7 @@ local function levels_by_value(avoided)
       for id in pairs(matches) do by_count[count][id] = true end
     end
   end
-  if not counts[1] then return {}, nil end
+  if not counts[1] then return {} end
   table.sort(counts)
   local ceiling, levels = ceiling_over(counts[1]), {}
   for _, count in ipairs(counts) do
@@ -64,24 +74,15 @@ local function levels_by_value(avoided)
     if #holders >= HOLDERS_MAX then level.nodes = holders end
     if count <= ceiling then levels[#levels + 1] = level end
   end
-  return levels, ceiling
+  return levels
 end
-
-local function use(level)
-  request.excluded, request.matches, context.located = level.excluded or given.excluded, level.matches or given.matches, nil
-  context.demand.matches = request.matches
-end
-
--- @inline "inline/spread_refusal"
 
 -- Decides level by level; the nodes that are avoided come when no other will do.
 local function choose_spread(choose)
   local avoiding = context.avoiding
   for _, avoided in ipairs(avoiding and { false, true } or { false }) do
     context.avoiding = avoided
-    local levels, ceiling = (wanted.over == 'node' and levels_by_node or levels_by_value)(avoided)
-    spread_refusal.ceiling = spread_refusal.ceiling or ceiling
-    for _, level in ipairs(levels) do
+    for _, level in ipairs((wanted.over == 'node' and levels_by_node or levels_by_value)(avoided)) do
       use(level)
       local nodes = {}
       for _, node_id in ipairs(level.nodes or {}) do

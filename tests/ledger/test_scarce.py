@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.domain.limits import MIB
-from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeStatus, ResourceLoad
+from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus, ResourceLoad
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import Admission, LedgerSettings
 from scheduler.errors import NoNodes
@@ -52,3 +52,25 @@ async def test_explain_ranks_what_is_spared_behind_the_others(ledger: Ledger) ->
     await placed(ledger, 2, require={"zone": ("1",)})
     explained = await ledger.placements.explain(ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 64)))
     assert [(node.node_id, node.rank) for node in explained.nodes] == [("a", 2), ("b", 0), ("c", 1)]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.ROUND_ROBIN, Strategy.RANDOM])
+async def test_the_only_plain_node_is_found_behind_many_with_something_scarce(
+    open_ledger_on: OpenLedger, strategy: Strategy
+) -> None:
+    ledger = await open_ledger_on(LedgerSettings(strategy=strategy, scarce=("ssd",)))
+    nodes = [NodeAddress(f"node-{number:03}", "http://node", {"ssd": "yes"}) for number in range(200)]
+    await ledger.nodes.replace([*nodes, NodeAddress("plain", "http://plain")], ())
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, cpu_count=1, images=("app",)), exclude_nodes=())
+    assert {(await ledger.placements.schedule(request)).node.node_id for _ in range(3)} == {"plain"}
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED, scarce=("disk",))
+async def test_a_node_that_tells_a_disk_of_nothing_has_none_to_spare(ledger: Ledger) -> None:
+    await fleet(ledger)
+    snapshot = NodeSnapshot(NodeStatus.READY, 4, 64 * 1024 * MIB)
+    for name in ("a", "c"):
+        await ledger.nodes.remove(name)
+    await ledger.nodes.set("d", "http://d:8000", DiscoveryState.ACTIVE)
+    await ledger.nodes.heartbeat(Heartbeat("d", "instance", snapshot=snapshot, resources={"disk": ResourceLoad(0)}))
+    assert await placed(ledger, 2) == ["d"] * 2

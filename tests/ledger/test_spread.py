@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus, ResourceLoad
 from scheduler.domain.placement import BatchRequest, Hint, HintKind, OverLimit, ScheduleRequest, Spread, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle, ReservationState
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
@@ -328,3 +329,26 @@ async def test_avoided_nodes_come_last_and_the_last_resort_is_spread_too(ledger:
     assert (degraded.node.node_id, degraded.degraded) == (refused.node.node_id, True)
     assert await refusal(ledger, spread(max=2)) == {"spread": 2}
     await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED, resources=("gpu",), avoid=AvoidSettings(share_percent=100))
+async def test_every_node_of_a_refusal_has_one_reason_though_some_are_avoided(ledger: Ledger) -> None:
+    """Places that only avoided nodes have do not say how far the others may be filled."""
+    gpus = {"good": 0, "first": 0, "second": 4}
+    await fleet(ledger, **dict.fromkeys(gpus, ""))
+    for name in ("first", "second"):
+        await ledger.nodes.heartbeat(Heartbeat(name, "one", snapshot=NodeSnapshot(NodeStatus.READY, create_fails=9)))
+    for name, count in gpus.items():
+        snapshot = NodeSnapshot(NodeStatus.READY, 8, 64 * GIB, create_fails=0 if name == "good" else 18)
+        resources = {"gpu": ResourceLoad(count)} if count else {}
+        await ledger.nodes.heartbeat(Heartbeat(name, "one", snapshot=snapshot, sandbox_ids=(), resources=resources))
+    for name in ("good", "second"):
+        request = spread(max=9)
+        others = tuple({*gpus} - {name})
+        assert await place(ledger, dataclasses.replace(request, exclude_nodes=others)) == name
+    wanted = spread(skew=1)
+    wanted = dataclasses.replace(wanted, hint=dataclasses.replace(wanted.hint, resources={"gpu": 1}))
+    assert await place(ledger, wanted) == "second", "as many as on the only good node are allowed"
+    assert await refusal(ledger, wanted) == {"insufficient_gpu": 2, "spread": 1}
+    explained = await ledger.placements.explain(wanted)
+    assert Counter(node.reason for node in explained.nodes) == {"insufficient_gpu": 2, "spread": 1}

@@ -1,4 +1,4 @@
-"""A ledger and the model side by side: what every model-based test here shares.
+"""A ledger that two replicas ask and the model side by side: what every model-based test here shares.
 
 A test is a class with one method per operation and a `draw` that makes up the next operation. An
 example is a list of operations, made from its seed alone, so it can be replayed and made smaller:
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from random import Random
@@ -34,8 +35,8 @@ SHRINKING_PLAYS = 300
 _domains = itertools.count()
 
 
-def address(node_id: str) -> NodeAddress:
-    return NodeAddress(node_id, f"http://{node_id}:8000")
+def address(node_id: str, labels: Mapping[str, str] | None = None) -> NodeAddress:
+    return NodeAddress(node_id, f"http://{node_id}:8000", labels)
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,17 @@ class SideBySide:
     async def open(self, chosen: LedgerSettings) -> None:
         """A ledger of its own for this example, and the model of it."""
         domain = f"example-{next(_domains)}"
-        self.ledger: Ledger = await self.backend.open(domain=domain, clock=self.clock, **PATIENCE)
+        self.replicas = [await self.backend.open(domain=domain, clock=self.clock, **PATIENCE) for _ in range(2)]
+        self.next_replica()
         await put_settings(self.ledger, chosen)
         await self.ledger.templates.put(KNOWN_TEMPLATE)
         self.model = self.model_of(chosen)
         self.model.templates[KNOWN_TEMPLATE.template_id] = KNOWN_TEMPLATE
+
+    def next_replica(self) -> None:
+        """Two replicas take turns: neither remembers anything that decides."""
+        self.replicas.reverse()
+        self.ledger: Ledger = self.replicas[0]
 
     # Things both are told
 
@@ -110,10 +117,11 @@ class SideBySide:
         """Maintenance only does earlier what would be done anyway."""
         await self.ledger.reservations.sweep()
 
-    async def set_node(self, node_id: str, lingering: bool) -> None:
+    async def set_node(self, node_id: str, lingering: bool, labels: Mapping[str, str] | None = None) -> None:
         state = DiscoveryState.LINGERING if lingering else DiscoveryState.ACTIVE
-        await self.ledger.nodes.set(node_id, address(node_id).endpoint, state)
-        self.model.set_node(address(node_id), lingering)
+        node = address(node_id, labels)
+        await self.ledger.nodes.set(node_id, node.endpoint, state, node.labels)
+        self.model.set_node(node, lingering)
 
     async def remove_node(self, node_id: str) -> None:
         if node_id in self.model.nodes:
@@ -127,10 +135,9 @@ class SideBySide:
             await self.ledger.nodes.unregister(node_id, node.instance)
             self.model.unregister(node_id)
 
-    async def report(
-        self, node_id: str, snapshot: NodeSnapshot, instance: str = "one", roster: Sequence[str] | None = ()
-    ) -> None:
-        await self.tell(node_id, Told(instance, snapshot, None if roster is None else tuple(roster)))
+    async def report(self, node_id: str, snapshot: NodeSnapshot, instance: str = "one", **beside: Any) -> None:
+        """A report of no sandboxes. `beside`: labels, resources."""
+        await self.tell(node_id, Told(instance, snapshot, (), **beside))
 
     async def tell(self, node_id: str, told: Told, behind: int | None = None) -> None:
         """One report. `behind`: it was sampled when that many answers after the last but one were still to come."""
@@ -148,6 +155,8 @@ class SideBySide:
             sequence=told.sequence,
             hung_up=told.hung_up,
             acknowledged_generation=generation,
+            labels=told.labels,
+            resources=told.resources,
         )
         try:
             result = await self.ledger.nodes.heartbeat(heartbeat, None)
@@ -178,6 +187,8 @@ class SideBySide:
             assert decision.reasons == expected.reasons
             assert decision.candidates == len(self.model.nodes)
             assert explanation.node is None
+            assert explanation.reasons == expected.reasons
+            assert Counter(node.reason for node in explanation.nodes) == expected.reasons
             return None
         assert isinstance(decision, Decision), f"refused with {decision}, the model places on {expected.node_id}"
         assert decision.node == NodeAddress(expected.node_id, expected.endpoint)
@@ -242,11 +253,13 @@ async def play(machine: type[SideBySide], backend: Backend, seed: int, operation
     try:
         await example.begin()
         for operation in operations:
+            example.next_replica()
             await getattr(example, operation.name)(**operation.arguments)
         await example.compare()
         await assert_ledger_is_sound(example.ledger)
     finally:
-        await example.ledger.close()
+        for replica in example.replicas:
+            await replica.close()
 
 
 def operations_of(machine: type[SideBySide], seed: int, steps: int) -> list[Operation]:

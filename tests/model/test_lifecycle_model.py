@@ -13,8 +13,9 @@ import pytest
 from scheduler import errors
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Spread, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle, ReservationResult
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import AffinitySettings, AvoidSettings, GroupSettings, LedgerSettings
 from tests.model.machine import Operation, SideBySide, address, run_side_by_side
@@ -26,6 +27,9 @@ from tests.support.model import Conflicting, Done, ModelReservation, Refusal, To
 NODES = ("a", "b", "c")
 SANDBOXES = ("s0", "s1", "s2", "s3", "s4")
 KEYS = ("key-1", "key-2")
+LABELS: dict[str, dict[str, str]] = {"a": {"zone": "x"}, "b": {"zone": "y"}, "c": {}}
+SPREADS = (Spread("k", max=2), Spread("k", skew=1), Spread("k", over="zone", skew=1))
+GPUS = {"gpu": ResourceLoad(8, 2)}
 REASON = "changed my mind"
 WAITS_MS = (1, 1_000, 4_999, 15_000, 15_000, 30_000, 30_001, 60_000)
 # Events are remembered for ten minutes; beyond that a told one may count again.
@@ -41,6 +45,9 @@ def draw_request(random: Random) -> ScheduleRequest:
         cpu_count=random.choice([0, 1, 2, 2]),
         memory_mb=random.choice([0, 1024, 1024]),
         images=random.choice([(), ("app",), ("app",), ("db",)]),
+        require=random.choice([{}, {}, {}, {}, {"zone": ("x", "y")}]),
+        resources=random.choice([{}, {}, {}, {"gpu": 1}, {"gpu": 2}]),
+        spread=random.choice([None, None, *SPREADS]),
     )
     sandbox_id = random.choice(SANDBOXES) if random.random() < 0.15 else None
     return ScheduleRequest(hint, lifecycle=random.choice(list(Lifecycle)), sandbox_id=sandbox_id)
@@ -75,6 +82,8 @@ class LifecycleMachine(SideBySide):
                 longest_ms=30_000,
                 share_percent=random.choice([33, 67, 100]),
             ),
+            resources=("gpu",),
+            scarce=random.choice([(), ("zone",)]),
         )
 
     @classmethod
@@ -128,8 +137,8 @@ class LifecycleMachine(SideBySide):
     async def begin(self) -> None:
         self.sequences: Counter[tuple[str, str]] = Counter()
         for node_id in NODES:
-            await self.set_node(node_id, lingering=False)
-            await self.report(node_id, FIRST_REPORT)
+            await self.set_node(node_id, lingering=False, labels=LABELS[node_id])
+            await self.report(node_id, FIRST_REPORT, resources=GPUS)
 
     # Nodes
 
@@ -158,7 +167,7 @@ class LifecycleMachine(SideBySide):
         await self._notice_silence()
         self.sequences[node_id, instance] += sequence == "next"
         number = None if sequence is None else self.sequences[node_id, instance] or None
-        told = Told(instance, snapshot, None if roster is None else tuple(roster), number, hung_up)
+        told = Told(instance, snapshot, None if roster is None else tuple(roster), number, hung_up, resources=GPUS)
         await self.tell(node_id, told, behind)
 
     async def tell_events(self, node_id: str, instance: str, events: Sequence[SandboxEvent]) -> None:
@@ -246,6 +255,7 @@ class LifecycleMachine(SideBySide):
     async def compare(self) -> None:
         await self.compare_reservations()
         await self.compare_bindings()
+        await self.compare_spread()
         await self.compare_groups()
         await self.compare_nodes()
         await self.compare_avoided()
@@ -260,6 +270,11 @@ class LifecycleMachine(SideBySide):
             until_ms = await self.ledger.client.command("HGET", key, "avoided_until_ms")
             found = None if until_ms is None else int(until_ms)
             assert found == (state and state.until_ms), f"{node.node_id} is avoided until then"
+
+    async def compare_spread(self) -> None:
+        flat = await self.ledger.client.command("HGETALL", self.ledger.keys.spread("k"))
+        found = {name.decode(): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
+        assert found == dict(self.model.spread_counts("k"))
 
     async def compare_bindings(self) -> None:
         for sandbox_id in SANDBOXES:

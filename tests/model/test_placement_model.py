@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -39,20 +40,27 @@ class PlacementMachine(SideBySide):
             others = [fleets.request(random, NOBODY_CONFIRMS) for _ in range(random.randint(1, 4))]
             arguments = {"requests": random.choice([[alike] * random.randint(2, 6), others])}
         elif name == "report":
-            arguments = {"node_id": node_id, "snapshot": fleets.first_snapshot(random)}
+            snapshot = fleets.first_snapshot(random)
+            arguments = {"node_id": node_id, "snapshot": snapshot, **cls._beside(random)}
         elif name == "report_growth":
             instance = "two" if random.random() < 0.1 else "one"
             arguments = {"node_id": node_id, "seed": random.randint(0, 10**6), "instance": instance}
+            arguments |= cls._beside(random)
         elif name == "wait":
             arguments = {"ms": random.choice(fleets.WAITS_MS)}
         elif name == "set_node":
-            arguments = {"node_id": node_id, "lingering": random.random() < 0.3}
+            labels = fleets.labels(random, reported=False) if random.random() < 0.7 else None
+            arguments = {"node_id": node_id, "lingering": random.random() < 0.3, "labels": labels}
         elif name in {"remove_node", "unregister"}:
             arguments = {"node_id": node_id}
         elif name == "replace_list":
             listed = fleets.some(random, fleets.NODE_IDS, 2, 6)
             arguments = {"active": listed, "lingering": fleets.some(random, fleets.NODE_IDS, 0, 1)}
         return Operation(name, arguments)
+
+    @staticmethod
+    def _beside(random: Random) -> dict[str, object]:
+        return {"labels": fleets.labels(random, reported=True), "resources": fleets.resources(random)}
 
     async def begin(self) -> None:
         await self.replace_list(fleets.NODE_IDS[:4], [])
@@ -62,13 +70,13 @@ class PlacementMachine(SideBySide):
         await self.ledger.nodes.replace(*lists)
         self.model.replace_nodes(*lists)
 
-    async def report_growth(self, node_id: str, seed: int, instance: str) -> None:
+    async def report_growth(self, node_id: str, seed: int, instance: str, **beside: Any) -> None:
         """What a node that reported before tells next."""
         node = self.model.nodes.get(node_id)
         before = node.snapshot if node is not None else None
         random = Random(seed)
         snapshot: NodeSnapshot = fleets.next_snapshot(random, before) if before else fleets.first_snapshot(random)
-        await self.report(node_id, snapshot, instance)
+        await self.report(node_id, snapshot, instance, **beside)
 
     async def schedule_all(self, requests: Sequence[ScheduleRequest]) -> None:
         for request in requests:

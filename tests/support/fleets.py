@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Spread, Strategy
 from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import (
     Admission,
     AffinitySettings,
@@ -97,9 +98,41 @@ def hint(random: Random) -> Hint | None:
     )
 
 
+def demanding(random: Random, wanted: Hint) -> Hint:
+    """Half of all creations ask for more than CPUs and memory."""
+    if random.random() < 0.5:
+        return wanted
+    return replace(
+        wanted,
+        require=random.choice([{}, {}, {}, {"zone": ("a",)}, {"zone": ("a", "b")}, {"model": ("h100",)}]),
+        resources=random.choice([{}, {}, {"gpu": 1}, {"gpu": 2}, {"disk": 4}, {"disk": 1, "gpu": 1}]),
+        spread=Spread(
+            random.choice(["k1", "k1", "k2"]),
+            over=random.choice(["node", "node", "zone", "model"]),
+            **random.choice([{"max": 1}, {"max": 2}, {"skew": 1}, {"skew": 2}]),
+        )
+        if random.random() < 0.6
+        else None,
+    )
+
+
+def labels(random: Random, reported: bool) -> dict[str, str]:
+    """What a node reports, and what the API tells of it, differ in names and agree on few values."""
+    zones = random.choice([{}, {"zone": "a"}, {"zone": "a"}, {"zone": "b"}])
+    return {**zones, **random.choice([{}, {"model": "h100"}, {"model": "l4"}])} if reported else zones
+
+
+def resources(random: Random) -> dict[str, ResourceLoad]:
+    """A node that tells no disk has enough of it; one that tells no GPU has none."""
+    disk = random.choice([None, None, ResourceLoad(8), ResourceLoad(8, 6), ResourceLoad(0)])
+    gpu = random.choice([None, None, ResourceLoad(1), ResourceLoad(2, 1), ResourceLoad(4)])
+    return {name: load for name, load in (("disk", disk), ("gpu", gpu)) if load is not None}
+
+
 def request(random: Random, lifecycles: Sequence[Lifecycle] = tuple(Lifecycle)) -> ScheduleRequest:
+    wanted = hint(random)
     return ScheduleRequest(
-        hint=hint(random),
+        hint=wanted and demanding(random, wanted),
         lifecycle=random.choice(lifecycles),
         reservation_ttl_ms=random.choice([None, None, None, 10_000]),
         exclude_nodes=tuple(some(random, NODE_IDS, 1, 2)) if random.random() < 0.15 else (),
@@ -128,4 +161,6 @@ def ledger_settings(random: Random, strategies: Sequence[Strategy] = tuple(Strat
         ),
         cold_default_cpu_count=random.choice([0, 0, 1]),
         cold_default_memory_mb=random.choice([0, 0, 256]),
+        resources=("gpu",),
+        scarce=random.choice([(), (), ("gpu",), ("disk", "model"), ("model",)]),
     )

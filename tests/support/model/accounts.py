@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from scheduler.domain.node import NodeAddress
@@ -43,6 +44,8 @@ class AccountingModel(Model):
         self.deletes: dict[str, dict[str, Record]] = {}  # listed ids that a delete event named, and when
         self.events_seen: dict[str, set[tuple[SandboxEventType, str]]] = {}
         self.ended_ids: set[str] = set()  # listed or told once, and no more
+        self.spread_keys: dict[str, str | None] = {}  # of bound sandboxes, as far as their reservation is known
+        self.used_names: set[str] = set()  # reservations whose given name a roster has listed
 
     def ledger(self, node_id: str) -> Ledger:
         return self.ledgers.get(node_id) or Ledger(
@@ -132,6 +135,11 @@ class AccountingModel(Model):
         return reservation.deadline_ms + (0 if cancelled else reservation.ttl_ms)
 
     def _forget_outlived(self) -> None:
+        """What a node had reported before it was evicted tells nothing any more, so deletes are believed."""
+        for node_id in filter(self.given_up, list(self.deletes)):
+            for sandbox_id in list(self.deletes[node_id]):
+                if self.is_bound(sandbox_id, node_id):
+                    self.unbind(sandbox_id)
         for sandbox_id, binding in list(self.bindings.items()):
             listed = sandbox_id in self.installed.get(binding.node_id, ())
             since = binding.recorded_at_ms
@@ -146,6 +154,45 @@ class AccountingModel(Model):
         if sandbox_id in self.installed.get(binding.node_id, ()):
             since = max(since, self.last_report_ms.get(binding.node_id, since))
         return since + self.settings.binding_ttl_ms
+
+    # Spread: a reservation counts while it is open, until its sandbox does
+
+    def spread_counts(self, key: str) -> Counter[str]:
+        counted = Counter[str]()
+        for sandbox_id, binding in self.bindings.items():
+            if self.spread_keys.get(sandbox_id) == key and sandbox_id not in self.deletes.get(binding.node_id, {}):
+                counted[binding.node_id] += 1
+        for reservation in self.reservations:
+            if reservation.open and reservation.spread_key == key and not self._counts_as_sandbox(reservation):
+                counted[reservation.node_id] += 1
+        return counted
+
+    def _counts_as_sandbox(self, reservation: ModelReservation) -> bool:
+        sandbox_id = reservation.sandbox_id
+        return sandbox_id in self.bindings and self.spread_keys.get(sandbox_id) == reservation.spread_key
+
+    def counts_for(self, reservation: ModelReservation, sandbox_id: str) -> None:
+        """The sandbox is told to be what became of it, and of no other."""
+        named = (r for r in self.reservations if r.sandbox_id == sandbox_id and r.node_id == reservation.node_id)
+        self.used_names.update(r.name for r in named if r is not reservation)
+        if self.is_bound(sandbox_id, reservation.node_id):
+            self.spread_keys[sandbox_id] = reservation.spread_key
+
+    def counts_no_more(self, reservation: ModelReservation) -> None:
+        """The name it has was another's."""
+        sandbox_id = reservation.sandbox_id
+        if sandbox_id and self.is_bound(sandbox_id, reservation.node_id) and self._counts_as_sandbox(reservation):
+            self.spread_keys[sandbox_id] = None
+
+    def claimant(self, node_id: str, sandbox_id: str) -> ModelReservation | None:
+        """Of this node's reservations the one with that name: open, or its create may still begin."""
+        named = [r for r in self.reservations if r.node_id == node_id and r.sandbox_id == sandbox_id]
+        begins = {ReservationState.CANCELLED, ReservationState.EXPIRED}
+        return next((r for r in reversed(named) if r.open or (r.state in begins and self._is_given(r))), None)
+
+    def _is_given(self, reservation: ModelReservation) -> bool:
+        kept = self.kept(reservation)
+        return kept.told and kept.doubt > 0 and reservation.name not in self.used_names
 
     # Discovery
 
@@ -241,6 +288,7 @@ class AccountingModel(Model):
 
     def unbind(self, sandbox_id: str) -> None:
         binding = self.bindings.pop(sandbox_id)
+        self.spread_keys.pop(sandbox_id, None)
         self.ended_ids.add(sandbox_id)
         self._forget_listing(sandbox_id, binding.node_id)
         self.put(binding.node_id, self._unlisted(self.ledger(binding.node_id), {sandbox_id}))
@@ -282,6 +330,7 @@ class AccountingModel(Model):
         """A provisional name was another's: it counts again, and ends at once when its deadline has passed."""
         ledger = self.ledger(reservation.node_id)
         kept = ledger.reservation(reservation.name)
+        self.counts_no_more(reservation)
         self.keep_doubt(reservation.node_id, kept)
         ledger = self.ledger(reservation.node_id)
         self.put(reservation.node_id, calls.unname(ledger, kept if kept.open else kept._replace(left=None)))

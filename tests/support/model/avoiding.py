@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import ceil
 
@@ -44,12 +44,18 @@ class AvoidingChooser(Chooser):
 
     avoided: Set[str] = frozenset()
 
+    def _rounds(self, asked: Sequence[str]) -> Sequence[Sequence[str]]:
+        """With a spread key they come last on whatever level."""
+        if self.demands.spread is None or not self.avoided:
+            return [asked]
+        return [[node_id for node_id in asked if node_id not in self.avoided], asked]
+
     def _rotate(self, cursor: str) -> ModelNode | None:
         everybody = self.candidates
         fitting = [node_id for node_id in everybody if self._fits(node_id)]
         self.candidates = [node_id for node_id in fitting if node_id not in self.avoided]
         try:
-            if not self.candidates and self._is_ranked:
+            if not self.candidates and self._is_ranked and not self.named:
                 self.candidates = everybody
                 return self._least_loaded("ties")
             self.candidates = self.candidates or fitting
@@ -63,7 +69,7 @@ class AvoidingChooser(Chooser):
         limited = (
             self.settings.limits is not Limits.REPORTED and self.settings.node_resource_limit != NodeResourceLimit()
         )
-        return self.admits or (self.wanted.creation and limited)
+        return self.admits or self.demands.any or self.sparing or (self.wanted.creation and limited)
 
     def rank_of(self, node_id: str) -> RankKey:
         rank, pressure, *counts = super().rank_of(node_id)
@@ -79,6 +85,8 @@ class AvoidingChooser(Chooser):
 
 
 class AvoidingModel(TellingModel):
+    chooser_type = AvoidingChooser
+
     def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
         super().__init__(settings, now_ms)
         self.watched: dict[str, Avoided] = {}
@@ -95,9 +103,8 @@ class AvoidingModel(TellingModel):
         return node_id in self.watched and self.now_ms < self.watched[node_id].until_ms
 
     def chooser(self) -> Chooser:
-        chooser = AvoidingChooser(
-            self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups, self.warm
-        )
+        chooser = super().chooser()
+        assert isinstance(chooser, AvoidingChooser)
         chooser.avoided = frozenset(filter(self.is_avoided, self.nodes))
         return chooser
 

@@ -70,6 +70,7 @@ class TellingModel(ReportingModel):
         self._told_here(node_id, sandbox_id, before, after, elsewhere)
         carrier = self.carrier(sandbox_id)
         if carrier is not None and carrier.node_id == node_id and not elsewhere:
+            self.counts_for(carrier, sandbox_id)
             self.end_listed_or_deleted(carrier)
             self.hold_begun(carrier)
 
@@ -164,6 +165,9 @@ class TellingModel(ReportingModel):
             if record is not None and not record.size:
                 ledger = ledger.put_record(record._replace(size=carrier.size))
         self.put(node_id, self._awaited_anew(ledger, sandbox_id))
+        owner = known if carrier is not None else self.claimant(node_id, sandbox_id)
+        if owner is not None:
+            self.counts_for(owner, sandbox_id)
 
     def lookup(self, sandbox_id: str) -> str | None:
         binding = self.bindings.get(sandbox_id)

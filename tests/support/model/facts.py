@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.domain.node import NodeSnapshot, NodeStatus
+from scheduler.domain.placement import Spread
 from scheduler.domain.reservation import Lifecycle, ReservationState
 
 
@@ -46,16 +48,22 @@ class ModelReservation:
     group_charge: tuple[int, int] = (0, 0)
     group_charged: bool = False
     ledger_id: str = ""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    spread: Spread | None = None
 
     @property
     def open(self) -> bool:
         return self.state in {ReservationState.PENDING, ReservationState.CONFIRMED}
 
+    @property
+    def spread_key(self) -> str | None:
+        return self.spread.key if self.spread else None
+
 
 @dataclass
 class ModelNode:
     """A discovered node. `snapshot` None: it has not reported since it was (re)discovered. `lowered`: what delete
-    events ended and the report still counts."""
+    events ended and the report still counts. `resources`: total and allocated, by name."""
 
     node_id: str
     endpoint: str
@@ -65,6 +73,14 @@ class ModelNode:
     last_seen_ms: int = 0
     sequence: int | None = None
     lowered: Totals = field(default_factory=Totals)
+    api_labels: Mapping[str, str] = field(default_factory=dict)
+    reported_labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Those in force: what the API tells comes before what the node reports."""
+        return {**self.reported_labels, **self.api_labels}
 
     def stale(self, now_ms: int, report_ttl_ms: int) -> bool:
         return self.snapshot is not None and now_ms - self.last_seen_ms > report_ttl_ms

@@ -89,6 +89,7 @@ class LifecycleModel(AvoidingModel):
         )
         self.put(reservation.node_id, self.ledger(reservation.node_id).put(kept))
         self.bind(sandbox_id, reservation.node_id)
+        self.counts_for(reservation, sandbox_id)
         ledger = self.ledger(reservation.node_id)
         told = Record(sandbox_id, kept.size, told=True, told_at=self.now_ms, generation=ledger.generation)
         self.put(reservation.node_id, ledger.put_record(told))
@@ -96,6 +97,8 @@ class LifecycleModel(AvoidingModel):
     def _confirm(self, reservation: ModelReservation, sandbox_id: str) -> None:
         node_id = reservation.node_id
         self.keep_doubt(node_id, self.kept(reservation))
+        if reservation.sandbox_id != sandbox_id:
+            self.counts_no_more(reservation)
         misnamed = reservation.state is ReservationState.SETTLED and self._counts_again(reservation, sandbox_id)
         if misnamed or reservation.state in {ReservationState.PENDING, ReservationState.EXPIRED}:
             reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
@@ -103,6 +106,7 @@ class LifecycleModel(AvoidingModel):
         ended = self.is_over(sandbox_id, node_id)
         if not ended:
             self.bind(sandbox_id, node_id)
+            self.counts_for(reservation, sandbox_id)
         confirmed = calls.confirm(self.ledger(node_id), RULES, reservation.name, sandbox_id, self.now_ms)
         assert confirmed is not None
         kept = confirmed.reservation(reservation.name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.domain.node import NodeAddress
@@ -10,7 +11,8 @@ from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
-from tests.support.model.choosing import Choice, Chooser, Cursors, group_key, resolve, used_up
+from tests.support.model.candidates import Cursors
+from tests.support.model.choosing import Choice, Chooser, group_key, resolve, used_up
 from tests.support.model.facts import ModelGroup, ModelNode, ModelReservation, Totals
 from tests.support.model.ranking import Request
 
@@ -37,11 +39,14 @@ class Model:
     """One domain. Every method takes effect at once and for everything, at `now_ms`. What reservations come to is
     told by `AccountingModel`."""
 
+    chooser_type: type[Chooser] = Chooser
+
     def __init__(self, settings: LedgerSettings, now_ms: int) -> None:
         self.settings = settings
         self.now_ms = now_ms
         self.nodes: dict[str, ModelNode] = {}
         self.removed_at: dict[str, int] = {}
+        self.api_labels: dict[str, Mapping[str, str]] = {}
         self.reservations: list[ModelReservation] = []
         self.cursors = Cursors()
         self.groups: dict[str, ModelGroup] = {}
@@ -88,8 +93,12 @@ class Model:
     # Discovery
 
     def set_node(self, address: NodeAddress, lingering: bool) -> None:
+        """Labels that the API told stay, also while it is gone, until it tells others."""
         node = self.nodes.setdefault(address.node_id, ModelNode(address.node_id, address.endpoint, lingering))
         node.endpoint, node.lingering = address.endpoint, lingering
+        if address.labels is not None:
+            self.api_labels[address.node_id] = address.labels
+        node.api_labels = self.api_labels.get(address.node_id, {})
         self.removed_at.pop(address.node_id, None)
 
     def replace_nodes(self, active: Iterable[NodeAddress], lingering: Iterable[NodeAddress]) -> None:
@@ -111,11 +120,25 @@ class Model:
         """Forget the report; the node stays listed, and so do its reservations."""
         node = self.nodes[node_id]
         node.snapshot, node.instance, node.sequence, node.lowered = None, "", None, Totals()
+        node.reported_labels, node.resources = {}, {}
 
     # Placement
 
     def chooser(self) -> Chooser:
-        return Chooser(self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups, self.warm)
+        chooser = self.chooser_type(
+            self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups, self.warm
+        )
+        chooser.pending_resources = {node_id: self.pending_resources(node_id) for node_id in self.nodes}
+        chooser.spread_counts = self.spread_counts  # type: ignore[method-assign]
+        return chooser
+
+    def pending_resources(self, node_id: str) -> Counter[str]:
+        """Further resources are held whole until the end."""
+        return sum((Counter(reservation.resources) for reservation in self.open_on(node_id)), Counter())
+
+    def spread_counts(self, key: str) -> Counter[str]:
+        """How many sandboxes of a spread key each node has."""
+        raise NotImplementedError
 
     def schedule(self, request: ScheduleRequest, chosen: str | None = None) -> Verdict | Refusal:
         """Choose, reserve, move cursors. `chosen`: what a random strategy took, if acceptable."""
@@ -147,6 +170,8 @@ class Model:
             ttl_ms=ttl_ms,
             held=Totals(wanted.cpu, wanted.memory, 1),
             sandbox_id=request.sandbox_id,
+            resources=request.hint.resources if request.hint else {},
+            spread=request.hint.spread if request.hint else None,
         )
         self.reservations.append(reservation)
         self.reserved(reservation, request.sandbox_id)

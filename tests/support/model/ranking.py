@@ -22,7 +22,7 @@ class Request:
 
 class Rank(IntEnum):
     """The classes of `least_loaded`, best first. Those that are full are chosen only where admission does
-    not look: then the least overfull node is. One that would be above a limit never is."""
+    not look: then the least overfull node is. One that would be above a limit or lacks a resource never is."""
 
     KNOWN = 0
     UNKNOWN = 1
@@ -31,6 +31,7 @@ class Rank(IntEnum):
     NO_CPU = 4
     NO_MEMORY = 5
     OVER_LIMIT = 6
+    LACKING = 7
 
 
 def over_limit(limit: NodeResourceLimit, snapshot: NodeSnapshot | None) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from scheduler.domain.node import NodeSnapshot
 from scheduler.domain.reservation import Lifecycle, ReservationState
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from tests.support.accounting import ledger as calls
@@ -30,6 +31,8 @@ class Told:
     sequence: int | None = None
     hung_up: bool = False
     acknowledged: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, ResourceLoad] = field(default_factory=dict)
 
 
 @dataclass
@@ -100,6 +103,8 @@ class ReportingModel(AccountingModel):
             self.listing.add(node_id)
             self._rebind(node_id, mine)
         node.snapshot, node.instance, node.last_seen_ms = told.snapshot, told.instance, self.now_ms
+        node.reported_labels = told.labels
+        node.resources = {name: (load.total, load.allocated) for name, load in told.resources.items()}
         self.last_report_ms[node_id] = self.now_ms
         self.left_at_ms.pop(node_id, None)
         self.explained.pop(node_id, None)
@@ -137,6 +142,9 @@ class ReportingModel(AccountingModel):
         for sandbox_id in mine - installed:
             if not self.is_bound(sandbox_id, node_id):
                 self.bind(sandbox_id, node_id)
+            if (owner := self.claimant(node_id, sandbox_id)) is not None:
+                self.counts_for(owner, sandbox_id)
+                self.used_names.add(owner.name)
             record, told = self.ledger(node_id).record(sandbox_id), self.ledger(node_id).generation + 1
             if record is not None:
                 self.put(node_id, self.ledger(node_id).put_record(record._replace(generation=told)))
