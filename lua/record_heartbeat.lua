@@ -48,12 +48,7 @@
 -- @include "include/settings"
 -- @include "include/limit_names"
 -- The settings that every script reads, and after them the limits.
-local stored
-do
-  local asked = { unpack(SETTINGS) }
-  for index = 1, #LIMITS do asked[#SETTINGS + index] = LIMITS[index] end
-  stored = redis.call('HMGET', KEYS[1], unpack(asked))
-end
+local stored = read_stored(unpack(LIMITS))
 local settings
 do
   local refused

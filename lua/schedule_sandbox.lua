@@ -32,9 +32,11 @@
 --       that limits refuse too many nodes
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/time"
+-- @include "include/stored_settings"
+-- @inline "inline/straight"
 -- @include "include/cursors"
 -- @include "include/settings"
--- @inline "inline/straight"
 -- @include "include/request"
 -- @include "include/choose"
 

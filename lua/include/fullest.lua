@@ -13,7 +13,7 @@ end
 -- The last row of a class that stays within the share, and the highest score that does. Nodes of even memory count as those
 -- with most of it, so that none is filled beyond the share.
 local function reach_of(class, cpus, share)
-  local last, per_cpu, step = class.final, class.per_cpu, class.step
+  local last, per_cpu, step = class.final, class.per_cpu, class.step or 1
   if per_cpu < math.huge then
     local row = math.floor((share * per_cpu - cpus) / step)
     while ((row + 1) * step + cpus) / per_cpu <= share do row = row + 1 end
@@ -87,7 +87,7 @@ local function walk_down(class, cpus, last, most, judge)
       local row = number * CHUNK + at - 1
       if scores[at] <= most and row <= last then
         local found, given_up = judge({
-          class = class, row = row, cpu = (row * class.step + cpus) / class.per_cpu, least = scores[at],
+          class = class, row = row, cpu = (row * (class.step or 1) + cpus) / class.per_cpu, least = scores[at],
           key = key('row:' .. class.name .. ':' .. integer(row)),
         }, most)
         if found or given_up then return found end
@@ -99,7 +99,7 @@ end
 
 local function fullest_of_class(class, demand, share, picker, judge)
   local last, most = reach_of(class, demand.cpu, share)
-  if class.picky or class.weighed or last >= class.last then
+  if class.picky or class.weighed or (class.last and last >= class.last) then
     return walk_down(class, demand.cpu, last, most, function(item)
       return judge(item, most, share, picker), gives_up(picker)
     end)

@@ -5,6 +5,6 @@ local function read_group_settings(settings)
   settings.group_max_sandbox_count = tonumber(found[1])
   settings.group_max_cpu_count = tonumber(found[2])
   settings.group_max_memory_mb = tonumber(found[3])
-  settings.group_traits = strategy_traits(found[4])
+  settings.group_traits, settings.groups_rotation = strategy_traits(found[4]), rotation_of_groups(found[4])
   settings.max_open_groups = tonumber(found[5])
 end

@@ -3,7 +3,7 @@
 local SIXTEEN = '<dddddddddddddddd'
 
 local function form_of(count)
-  return count == 16 and SIXTEEN or '<' .. string.rep('d', count)
+  return count < 17 and string.sub(SIXTEEN, 1, count + 1) or '<' .. string.rep('d', count)
 end
 
 local function pack_numbers(list)

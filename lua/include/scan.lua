@@ -1,9 +1,9 @@
 -- @include "include/heads"
 -- The heads of their rows say which rows of some classes may hold the least loaded node: a row's pressure is at least the
 -- larger of what its CPUs and the memory of its first node make. Chunks of rows are opened in the order of that bound.
--- Of each class the search is told: `first` and `final`, the rows that are looked at; `most`, the highest score; `step`,
--- CPUs of one row; pressures are (row * step + CPUs) / per_cpu and (score + per) / per_memory, above 1 by `above` and
--- `per_memory_above` where memory capacities differ within the class.
+-- Of each class the search is told: `first` (or 0) and `final`, the rows that are looked at; `most`, the highest score;
+-- `step` (or 1), CPUs of one row; pressures are (row * step + CPUs) / per_cpu and (score + per) / per_memory, above 1 by
+-- `above` and `per_memory_above` where memory capacities differ within the class.
 -- A class is even, and counts as if all of its nodes had the least memory capacity, where these differ by no more than that.
 local EVEN = 2 ^ -12
 local EMPTY, CHUNK, class_heads, chunk_heads = cpu_rows.EMPTY, cpu_rows.CHUNK, cpu_rows.class_heads, cpu_rows.chunk_heads
@@ -15,59 +15,78 @@ local function memory_pressure(class, score)
   return pressure
 end
 
--- The least bound there is, and the rows that have it. `class.exact[row]` replaces the bound of a row that was opened.
+-- The least bound there is, and the rows that have it. `class.exact[row]` replaces the bound of a row that was opened; a
+-- class without `exact` has none such.
 local function scan(classes, cpus)
   local least, others = EMPTY, nil
   local best_class, best_row, best_score, best_cpu
   for index = 1, #classes do
     local class = classes[index]
-    local tops, opened, most, exact = cpu_rows.classes[class.name], nil, class.most, class.exact
-    local per_cpu, step, first, final = class.per_cpu, class.step, class.first, class.final
+    local name, most, exact, opened = class.name, class.most, class.exact, nil
+    local per_cpu, step, first, final = class.per_cpu, class.step or 1, class.first or 0, class.final
     local per, per_memory, mixed = class.per, class.per_memory, class.above
+    local tops, rows_cpus, odd = cpu_rows.classes[name], CHUNK * step, exact or mixed
     local from, last = math.floor(first / CHUNK) + 3, tops and math.min(#tops, math.floor(final / CHUNK) + 3) or 0
     while true do
-      local chosen, bound = nil, least
+      -- The chunk with the least bound, and the least bound of the others: while that is no better, they stay closed.
+      local chosen, bound, next_bound, taken = nil, least, EMPTY, (from - 3) * rows_cpus + cpus
       for number = from, last do
         local top = tops[number]
         if top <= most and not (opened and opened[number]) then
-          local pressure = ((number - 3) * CHUNK * step + cpus) / per_cpu
-          if pressure > bound then break end
+          local pressure = taken / per_cpu
+          if pressure > bound then
+            if pressure < next_bound then next_bound = pressure end
+            break
+          end
           local memory = (top + per) / per_memory
           if mixed and memory > 1 then memory = memory_pressure(class, top) end
           if memory > pressure then pressure = memory end
-          if pressure < bound or (pressure == bound and not chosen) then chosen, bound = number, pressure end
+          if pressure < bound or (pressure == bound and not chosen) then
+            if chosen then next_bound = bound end
+            chosen, bound = number, pressure
+          elseif pressure < next_bound then
+            next_bound = pressure
+          end
         end
+        taken = taken + rows_cpus
       end
       if not chosen then break end
-      opened = opened or {}
-      opened[chosen] = true
-      local base, scores = (chosen - 3) * CHUNK - 1, chunk_heads(class.name, chosen - 3)
-      for at = 1, CHUNK do
+      local base, scores, begin, stop = (chosen - 3) * CHUNK - 1, chunk_heads(name, chosen - 3), 1, CHUNK
+      if first - base > begin then begin = first - base end
+      if final - base < stop then stop = final - base end
+      for at = begin, stop do
         local score = scores[at]
         if score <= most then
-          local row = base + at
-          local cpu = (row * step + cpus) / per_cpu
-          if cpu > least or row > final then break end
-          if row >= first then
-            local pressure = exact[row]
-            if not pressure then
-              pressure = (score + per) / per_memory
-              if mixed and pressure > 1 then pressure = memory_pressure(class, score) end
-              if cpu > pressure then pressure = cpu end
-            end
+          local row, pressure = base + at, (score + per) / per_memory
+          if odd then
+            pressure = exact and exact[row] or (pressure > 1 and mixed and memory_pressure(class, score) or pressure)
+          end
+          if pressure <= least then
+            local cpu = (row * step + cpus) / per_cpu
+            if cpu > least then break end
+            if cpu > pressure and not (exact and exact[row]) then pressure = cpu end
             if pressure < least then
               least, others, best_class, best_row, best_score, best_cpu = pressure, nil, class, row, score, cpu
-            elseif pressure == least and best_class then
+            elseif best_class then
               others = others or {}
               others[#others + 1] = { class = class, row = row, score = score, cpu = cpu }
             end
           end
         end
       end
+      if next_bound > least then break end
+      opened = opened or {}
+      opened[chosen] = true
     end
   end
   if not best_class then return least, nil end
-  local found = { { class = best_class, row = best_row, score = best_score, cpu = best_cpu } }
+  -- With room for what include/ties adds, so that the table need not grow.
+  local found = {
+    {
+      class = best_class, row = best_row, score = best_score, cpu = best_cpu, key = false, head = false, list = false,
+      tied = false,
+    },
+  }
   for index = 1, others and #others or 0 do found[index + 1] = others[index] end
   return least, found
 end

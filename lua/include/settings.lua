@@ -1,35 +1,21 @@
 -- @include "include/keys"
--- @include "include/format"
--- @include "include/strategies"
+-- @include "include/stored_settings"
 -- What all replicas agreed on. A ledger without it was never opened, or has been emptied.
-
-local SETTINGS = {
-  'format', 'strategy', 'admission', 'group_placement', 'report_ttl_ms', 'placement_reservation_ttl_ms', 'overcommit_cpu',
-  'overcommit_memory', 'locality_enabled', 'refresh_after', 'limited', 'gated_until_ms', 'fill_to', 'affinity_slack',
-  'scarce',
-}
-
--- Whether affinity is on; `slack`: the setting.
-local function has_slack(slack)
-  return slack and slack ~= 'off'
-end
 
 -- The settings a placement needs; `stored`: their values, where they were read before. Nil and a reply that refuses when
 -- the ledger has none ('uninitialised'), is of another format, or names something that this version does not know
 -- ('unknown').
 local function read_settings(stored)
-  local found = stored or redis.call('HMGET', KEYS[1], unpack(SETTINGS))
+  local found = stored or read_stored()
   local format, strategy, admission, placement = found[1], found[2], found[3], found[4]
   if format ~= FORMAT then
     if not format and not strategy then return nil, { 'uninitialised' } end
     return nil, { 'unknown', 'format', format or '' }
   end
-  local traits, opening = strategy_traits(strategy, found[13]), strategy_traits(placement)
+  local traits = strategy_traits(strategy, found[13])
   if not traits then return nil, { 'unknown', 'strategy', strategy or '' } end
   if admission ~= 'strategy' and admission ~= 'always' then return nil, { 'unknown', 'admission', admission or '' } end
-  if not opening or not opening.opens_groups then
-    return nil, { 'unknown', 'group_placement', placement or '' }
-  end
+  if not rotation_of_groups(placement) then return nil, { 'unknown', 'group_placement', placement or '' } end
   return {
     strategy = strategy,
     traits = traits,
@@ -46,7 +32,7 @@ local function read_settings(stored)
     fill_to = traits.fill_to or 0,
     -- How much fuller than the least loaded candidate a node may be that holds what is asked for; nil: it is not asked
     -- about.
-    slack = traits.by == 'rank' and has_slack(found[14]) and found[14] / 1000 or nil,
+    slack = traits.by == 'rank' and tonumber(found[14] or '') and found[14] / 1000 or nil,
     scarce = (found[15] or '') ~= '' and found[15] or nil,
   }
 end

@@ -5,19 +5,23 @@
 --   admits         capacity keeps nodes out, also where `admission` leaves that to the strategy
 --   fill_to        of those that rank: to which share of its capacity a node is filled before another is begun; 0: never
 --   cursor         the rotation that a creation moves; `other_cursor`: any other request; none: nobody takes turns
---   opens_groups   it may choose where a group opens, and moves this rotation then; none: it may not
 -- `per_mille` is the setting `fill_to`. One row is made at a time: a table of all of them would cost every placement.
 local function strategy_traits(name, per_mille)
   return name == 'round_robin' and {
-    by = 'turn', candidates = 'any', cursor = 'round_robin', other_cursor = 'ordinary', opens_groups = 'groups',
+    by = 'turn', candidates = 'any', cursor = 'round_robin', other_cursor = 'ordinary',
   } or name == 'random' and {
     by = 'chance', candidates = 'any',
   } or name == 'least_loaded' and {
     by = 'rank', candidates = 'any', admits = true, fill_to = (per_mille or 0) / 1000, cursor = 'ties',
-    other_cursor = 'ordinary_ties', opens_groups = 'ties',
+    other_cursor = 'ordinary_ties',
   } or name == 'most_loaded' and {
     by = 'rank', candidates = 'any', admits = true, fill_to = 1, cursor = 'ties', other_cursor = 'ordinary_ties',
   } or name == 'grouped_round_robin' and {
     by = 'group', candidates = 'ready', cursor = 'fallback', other_cursor = 'fallback',
   } or nil
+end
+
+-- The rotation that a strategy moves where it chooses the node on which a group opens; nil: it may not choose that.
+local function rotation_of_groups(name)
+  return name == 'round_robin' and 'groups' or name == 'least_loaded' and 'ties' or nil
 end

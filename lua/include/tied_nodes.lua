@@ -8,11 +8,11 @@ end
 -- accepted. Second: whether there may be more.
 local PASSED_MOST = 256
 
-local function list_by_counts(item, picker)
+local function list_by_counts(item, picker, share)
   local list, least, size, taken, from = {}, nil, 0, 0, 0
   while true do
     local members = redis.call('ZRANGEBYSCORE', item.key, '-inf', string.format('%.17g', item.most), 'LIMIT', integer(from),
-      integer(item.share))
+      integer(share))
     for index = 1, #members do
       local member = members[index]
       local counts = string.sub(member, 1, 30)
@@ -26,10 +26,10 @@ local function list_by_counts(item, picker)
       end
       if picker.unproven then return list end
     end
-    from = from + item.share
-    if #members < item.share or taken >= item.share or from >= PASSED_MOST then
+    from = from + share
+    if #members < share or taken >= share or from >= PASSED_MOST then
       table.sort(list)
-      return list, #members == item.share
+      return list, #members == share
     end
   end
 end
@@ -46,8 +46,8 @@ local function end_of_block(item, counts, score)
   return low
 end
 
--- Sets the counts that are least, and where their nodes stand.
-local function find_among(item, least, picker)
+-- Sets where the nodes with the least counts stand, and returns these counts.
+local function find_among(item, least, picker, share)
   local class, head = item.class, item.head
   if item.list then
     table.sort(item.list)
@@ -58,15 +58,15 @@ local function find_among(item, least, picker)
     item.list = list
   elseif class.picky then
     item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
-    item.list = list_by_counts(item, picker)
+    item.list = list_by_counts(item, picker, share)
     if not item.list[1] then item.list = { class.accepted[item.row] } end
   elseif item.cpu >= least then
     local more
     item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
-    item.list, more = list_by_counts(item, picker)
+    item.list, more = list_by_counts(item, picker, share)
     -- So many alike that memory tells none of them apart.
-    local alike = more and #item.list == item.share and end_of_block(item, counts_of(head[1]), head[2]) + 1 or 0
-    if alike > item.share then item.list, item.tied = nil, alike end
+    local alike = more and #item.list == share and end_of_block(item, counts_of(head[1]), head[2]) + 1 or 0
+    if alike > share then item.list, item.tied = nil, alike end
   elseif head[4] == head[2] and counts_of(head[3]) == counts_of(head[1]) then
     item.tied = end_of_block(item, counts_of(head[1]), head[2]) + 1
   else
@@ -74,5 +74,5 @@ local function find_among(item, least, picker)
   end
   if item.list and not item.list[1] then item.list = { head[1] } end
   if item.list then item.tied = #item.list end
-  item.counts = counts_of(item.list and item.list[1] or head[1])
+  return counts_of(item.list and item.list[1] or head[1])
 end

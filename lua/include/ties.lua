@@ -4,9 +4,9 @@
 -- So many rows are asked, and so many nodes of them all are looked at for theirs.
 local ROWS_TIED, LOOKED_AT = 16, 32
 
--- Finds the nodes of a row that tie: `counts`, `tied`, and either their `list` or the key and rank of the first. False: its
--- head is not what the array says, which is put right.
-local function find_tied(item, least, picker)
+-- Finds the nodes of a row that tie: `tied`, and either their `list` or the key and rank of the first. Returns their counts.
+-- Nil: its head is not what the array says, which is put right. `share`: so many are looked at.
+local function find_tied(item, least, picker, share)
   local class = item.class
   item.key = key('row:' .. class.name .. ':' .. integer(item.row))
   if not item.list then
@@ -14,17 +14,16 @@ local function find_tied(item, least, picker)
     if not head[1] or tonumber(head[2]) ~= item.score then
       cpu_rows.set_head(class.name, item.row, head[1] and tonumber(head[2]) or EMPTY)
       cpu_rows.flush()
-      return false
+      return nil
     end
     item.head = head
     if not class.picky and (not head[3] or math.max(item.cpu, memory_pressure(class, tonumber(head[4]))) > least) then
-      item.list, item.tied, item.counts = { head[1] }, 1, string.sub(head[1], 1, 30)
-      return true
+      item.list, item.tied = { head[1] }, 1
+      return string.sub(head[1], 1, 30)
     end
   end
   -- @inline "include/tied_nodes"
-  find_among(item, least, picker)
-  return true
+  return find_among(item, least, picker, share)
 end
 
 local function member_in_turn(item, turn)
@@ -47,14 +46,18 @@ end
 
 -- The node whose turn it is among rows that tie. Nil: an array was put right; search again.
 local function pick_in_turn(found, least, picker)
-  local tied, total, counts = {}, 0, nil
+  local tied, total, counts
   local asked = math.min(#found, ROWS_TIED)
+  local share = math.floor(LOOKED_AT / asked)
   for index = 1, asked do
     local item = found[index]
-    item.share = math.floor(LOOKED_AT / asked)
-    if not find_tied(item, least, picker) then return nil end
-    if not counts or item.counts < counts then tied, total, counts = {}, 0, item.counts end
-    if item.counts == counts then tied[#tied + 1], total = item, total + item.tied end
+    local own = find_tied(item, least, picker, share)
+    if not own then return nil end
+    if not counts or own < counts then
+      tied, total, counts = { item }, item.tied, own
+    elseif own == counts then
+      tied[#tied + 1], total = item, total + item.tied
+    end
   end
   return take_turn(tied, total, picker.counter)
 end

@@ -36,6 +36,7 @@ local function choose_group_node()
   local outcome = { action = 'open', charge = charge, closes = obstacle }
   local opening = context.settings.group_traits
   local node_id = opening.by == 'rank' and rank_candidates(request, context) or nil
-  if opening.by == 'turn' then node_id = next_in_turn(opening.opens_groups) end
-  return node_id, opening.opens_groups, outcome
+  local rotation = context.settings.groups_rotation
+  if opening.by == 'turn' then node_id = next_in_turn(rotation) end
+  return node_id, rotation, outcome
 end

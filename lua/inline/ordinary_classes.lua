@@ -1,4 +1,5 @@
--- inline/ordinary_classes.lua: the classes whose nodes may take `cpus` and `bytes`, as include/scan has them.
+-- inline/ordinary_classes.lua: the classes whose nodes may take `cpus` and `bytes`, as include/scan has them; one row is one
+-- CPU, and the first may be chosen.
 -- `plain`: none of all classes has limits, uneven memory, or more CPUs than rows.
 -- Reads: bytes, cpus, listed
 -- Sets: classes, plain
@@ -17,9 +18,8 @@ for at = 1, #listed, 2 do
     elseif cpu > 0 and band > 0 and cpu >= cpus then
       -- Nodes of which one capacity is not known rank behind all these.
       classes[#classes + 1] = {
-        name = name, cpu = cpu, band = band, exact = {}, step = 1, first = 0, final = cpu - cpus, most = band - bytes,
-        per_cpu = cpu, per_memory = tops[1], per = tops[1] - band + bytes, least = tops[1], largest = tops[2],
-        last = math.huge,
+        name = name, cpu = cpu, band = band, final = cpu - cpus, most = band - bytes, per_cpu = cpu, per_memory = tops[1],
+        per = tops[1] - band + bytes,
       }
     end
   end

@@ -6,10 +6,10 @@
 -- of classes without limits and of even memory.
 -- Reads: nothing
 -- Sets: stored
-local stored = redis.call('HMGET', KEYS[1], unpack(SETTINGS))
+local stored = read_stored()
 repeat
   if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '' or ARGV[18] ~= '0'
-    or (ARGV[19] and stored[9] == '1') or (ARGV[13] ~= '' and has_slack(stored[14])) then
+    or (ARGV[19] and stored[9] == '1') or (ARGV[13] ~= '' and tonumber(stored[14] or '')) then
     break
   end
   -- @inline "inline/ordinary"
@@ -75,6 +75,8 @@ repeat
   local fields = {
     'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu_text, 'memory_bytes', memory_text,
     'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1',
+    -- Room for what follows, so that the table need not grow.
+    nil, nil, nil, nil,
   }
   local count = #fields
   if ARGV[12] ~= '' then

@@ -17,7 +17,7 @@ repeat
     break
   end
   local plain = true
-  for index = #SETTINGS + 1, #SETTINGS + #LIMITS do plain = plain and not stored[index] end
+  for index = #stored - #LIMITS + 1, #stored do plain = plain and not stored[index] end
   if not plain then break end
   -- In an ordinary node none of the first eleven is there, and the next eight are 0.
   local known = call('HMGET', node, 'avoid_level', 'trouble', 'self_registered', 'explained_count', 'explained_cpu',

@@ -50,7 +50,7 @@ def test_the_table_has_every_strategy_of_the_domain_and_its_traits(real_server: 
     row = TABLE.read_text(encoding="utf-8") + (
         "local traits = strategy_traits(ARGV[1])\n"
         "if not traits then return nil end\n"
-        "return { traits.by, traits.admits and 1 or 0, traits.opens_groups and 1 or 0 }"
+        "return { traits.by, traits.admits and 1 or 0, rotation_of_groups(ARGV[1]) and 1 or 0 }"
     )
     with real_server.client() as client:
         for strategy in Strategy:
