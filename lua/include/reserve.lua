@@ -20,7 +20,7 @@ local function hold(request, context, node_id, row)
   end
   if context.settings.slack and request.origin ~= '' then
     -- @inline "include/warm_keys"
-    warm_keys.note(node_id, request.origin, held.sequence)
+    warm_keys.note(node_id, request.origin, held.sequence, context.warm)
   end
   row.pending_cpu = row.pending_cpu + held.cpu
   row.pending_memory = row.pending_memory + held.memory

@@ -6,6 +6,8 @@
 -- The node's own list is written first and shortened last, so that it leads to every entry, whatever is stopped in between.
 local warm_keys = {}
 do
+  local counted = {}
+
   local function drop(node_id, origins)
     for _, origin in ipairs(origins) do
       redis.call('ZREM', key('warm:' .. origin), node_id)
@@ -13,13 +15,20 @@ do
     end
   end
 
-  -- A sandbox of `origin` was placed on the node. What was there before is kept for `undo` where `warm_keys.before` is a
-  -- table.
-  function warm_keys.note(node_id, origin, sequence)
+  -- Placements on a node that had the image or template already, and on others.
+  local function count(found, by)
+    redis.call('HINCRBY', key('stats'), 'affinity_' .. found, by)
+    if warm_keys.before then counted[found] = (counted[found] or 0) + by end
+  end
+
+  -- A sandbox of `origin` was placed on the node; `holds`: as its artifacts tell. What was there before is kept for `undo`
+  -- where `warm_keys.before` is a table.
+  function warm_keys.note(node_id, origin, sequence, holds)
     local own, before = node_key(node_id, 'warm'), warm_keys.before
     if before and not before[node_id] then before[node_id] = redis.call('ZRANGE', own, '0', '-1', 'WITHSCORES') end
     warm_keys.most = warm_keys.most or tonumber(redis.call('HGET', KEYS[1], 'affinity_keys_per_node'))
     local added = redis.call('ZADD', own, sequence, origin)
+    count(added == 1 and not holds and 'cold' or 'warm', 1)
     redis.call('ZADD', key('warm:' .. origin), sequence, node_id)
     local beyond = added == 1 and redis.call('ZCARD', own) - warm_keys.most or 0
     if beyond > 0 then drop(node_id, redis.call('ZRANGE', own, '0', integer(beyond - 1))) end
@@ -38,6 +47,7 @@ do
 
   -- Takes back all that was noted since `warm_keys.before` was set.
   function warm_keys.undo()
+    for found, by in pairs(counted) do count(found, -by) end
     for node_id, entries in pairs(warm_keys.before or {}) do
       warm_keys.forget(node_id)
       for index = 1, #entries, 2 do

@@ -157,17 +157,25 @@ def _open_reservations(tally: Sequence[OpenReservations]) -> Iterator[Metric]:
 
 
 def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:
-    """The ledger's counters: reservations by the state they reached, groups by why they closed, the rest by name."""
+    """The ledger's counters: reservations by the state they reached, groups by why they closed, placements by
+    what their node held, the rest by name."""
     reached = CounterMetricFamily(
         "agentenv_scheduler_reservations", "Reservations by the state they reached", labels=["state"]
     )
     closed = CounterMetricFamily("agentenv_scheduler_groups_closed", "Groups closed, by reason", labels=["reason"])
+    placed = CounterMetricFamily(
+        "agentenv_scheduler_affinity_placements",
+        "Placements with an image or template while affinity is on, by whether the node held it",
+        labels=["found"],
+    )
     others = CounterMetricFamily("agentenv_scheduler_ledger_events", "Other counters of the domain", labels=["event"])
     for name, count in sorted(stats.items()):
         if name.removeprefix("reservations_") in _STATES:
             reached.add_metric([name.removeprefix("reservations_")], count)
         elif name.startswith("groups_closed_"):
             closed.add_metric([name.removeprefix("groups_closed_")], count)
+        elif name.startswith("affinity_"):
+            placed.add_metric([name.removeprefix("affinity_")], count)
         else:
             others.add_metric([name], count)
-    yield from (reached, closed, others)
+    yield from (reached, closed, placed, others)

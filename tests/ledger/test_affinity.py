@@ -51,6 +51,9 @@ async def test_a_node_is_taken_to_hold_what_it_was_given_last_until_it_leaves(le
     await list_node(ledger, "a")
     await place(ledger, "one", "two", "one", "three")
     assert await held(ledger, "a") == ["one", "three"]
+    assert await ledger.settings.stats() == {"affinity_warm": 1, "affinity_cold": 3}
+    await ledger.placements.schedule(ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64)))
+    assert await ledger.settings.stats() == {"affinity_warm": 1, "affinity_cold": 3}, "nothing to hold"
     assert not await ledger.client.command("EXISTS", ledger.keys.warm("image:two"))
     await assert_ledger_is_sound(ledger)
     await ledger.nodes.remove("a")
@@ -65,12 +68,14 @@ async def test_a_batch_sees_what_its_own_creations_warmed_and_leaves_nothing_whe
     requests = (*[asking("app")] * 3, asking("db"), asking("app"))
     placed = (await ledger.placements.schedule_batch(BatchRequest(requests))).placed
     assert "".join(each.node.node_id for each in placed) == "aaaba"
+    assert await ledger.settings.stats() == {"affinity_warm": 3, "affinity_cold": 4}
     before = [await held(ledger, "a"), await held(ledger, "b")]
     with pytest.raises(NoNodes):
         await ledger.placements.schedule_batch(
             BatchRequest((asking("new"), asking("newer"), asking("old"), asking("app", 9)), all_or_none=True)
         )
     assert [await held(ledger, "a"), await held(ledger, "b")] == before
+    assert await ledger.settings.stats() == {"affinity_warm": 3, "affinity_cold": 4, "refusals": 1}
     assert not await ledger.client.command("EXISTS", ledger.keys.warm("image:new"))
     await assert_ledger_is_sound(ledger)
 
@@ -126,6 +131,7 @@ async def test_nothing_is_kept_while_affinity_is_off(ledger: Ledger) -> None:
     await put_settings(ledger, replace(KEEPING_TWO, affinity=AffinitySettings(), revision=1))
     await place(ledger, "other")
     assert await held(ledger, "a") == ["app"]
+    assert await ledger.settings.stats() == {"affinity_cold": 1}
     await assert_ledger_is_sound(ledger)
 
 

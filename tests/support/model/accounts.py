@@ -192,7 +192,7 @@ class AccountingModel(Model):
 
     def _is_given(self, reservation: ModelReservation) -> bool:
         kept = self.kept(reservation)
-        return kept.told and kept.doubt > 0 and reservation.name not in self.used_names
+        return kept.told and not kept.known and kept.doubt > 0 and reservation.name not in self.used_names
 
     # Discovery
 
