@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Annotated
 
 import typer
@@ -143,8 +144,23 @@ def _app_for(arguments: Sequence[str]) -> typer.Typer:
     named = arguments[0] if arguments else ""
     if named in _ADDED_BY:
         _add_once(_ADDED_BY[named])
-        return app
+        return _narrowed(app, arguments)
     return app if named in _HERE else complete_app()
+
+
+def _narrowed(whole: typer.Typer, words: Sequence[str]) -> typer.Typer:
+    """With nothing but the command that the words name, as far as they name one: building the options of all others
+    takes longer than most commands."""
+    named = words[0] if words else ""
+    commands = [each for each in whole.registered_commands if each.name == named]
+    groups = [copy(each) for each in whole.registered_groups if each.name == named]
+    if not (commands or groups):
+        return whole
+    for group in groups:
+        group.typer_instance = group.typer_instance and _narrowed(group.typer_instance, words[1:])
+    narrowed = copy(whole)
+    narrowed.registered_commands, narrowed.registered_groups = commands, groups
+    return narrowed
 
 
 def understand_agentenv(arguments: Sequence[str]) -> list[str]:

@@ -64,6 +64,8 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
+    """The HTTP port. `connections_max` None: as many as the limit of open files leaves."""
+
     listen: ListenAddress = ListenAddress("127.0.0.1", 8090)
     api_keys_file: Path | None = None
     insecure: bool = False
@@ -149,6 +151,8 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoggingSettings:
+    """What is logged, and how. `decisions`: a line for every placement and refusal."""
+
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.AUTO
     calls_per_second: int = 20
@@ -157,6 +161,8 @@ class LoggingSettings:
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
+    """OpenTelemetry."""
+
     enabled: bool = False
 
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -200,6 +199,8 @@ def duration(least_ms: int = 1, default_instead_of_none_ms: int | None = None) -
 
 def _per_mille(raw: object, allowed: str, within: range) -> int:
     """A number as its thousandths, which must be whole."""
+    from decimal import Decimal, InvalidOperation  # seldom needed, and slow to import
+
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise Unacceptable(allowed)
     try:

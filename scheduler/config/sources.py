@@ -7,7 +7,6 @@ likely an unset shell variable) and is checked like any value.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -63,6 +62,12 @@ def from_image(environment: Mapping[str, str]) -> dict[str, Given]:
     }
 
 
+def load_toml(content: str) -> Any:
+    import tomllib  # not for commands without a file
+
+    return tomllib.loads(content)
+
+
 def read_file(path: Path) -> Mapping[str, Any]:
     """A TOML file by its suffix, else JSON."""
     try:
@@ -72,7 +77,7 @@ def read_file(path: Path) -> Mapping[str, Any]:
         raise ConfigurationError(f"the configuration file {path} cannot be read: {reason}") from error
     form = "TOML" if path.suffix.lower() == ".toml" else "JSON"
     try:
-        document = tomllib.loads(content) if form == "TOML" else load_json(content)
+        document = load_toml(content) if form == "TOML" else load_json(content)
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"the configuration file {path} is not {form}: {error}") from error
     if not isinstance(document, dict):

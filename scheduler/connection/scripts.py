@@ -89,6 +89,8 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class _Directive:
+    """A line that names another file, and which."""
+
     here: Origin
     target: Path
     inline: bool

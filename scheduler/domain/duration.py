@@ -5,48 +5,56 @@ Inside the scheduler a duration is whole milliseconds, rounded up, so a positive
 
 from __future__ import annotations
 
-import math
 import re
-from fractions import Fraction
 
 from scheduler.domain.limits import SAFE_INTEGER_MAX
 
-_UNIT_MS = {
-    "ns": Fraction(1, 1_000_000),
-    "us": Fraction(1, 1000),
-    "µs": Fraction(1, 1000),  # U+00B5, the micro sign
-    "μs": Fraction(1, 1000),  # U+03BC, the Greek letter
-    "ms": Fraction(1),
-    "s": Fraction(1000),
-    "m": Fraction(60_000),
-    "h": Fraction(3_600_000),
+_UNIT_NS = {
+    "ns": 1,
+    "us": 1000,
+    "µs": 1000,  # U+00B5, the micro sign
+    "μs": 1000,  # U+03BC, the Greek letter
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
 }
+_LENGTH_MAX = 64
+# Durations are read exactly, as whole numbers of parts: no text is long enough for a smaller one.
+_PARTS_PER_MS = 10**_LENGTH_MAX * 1_000_000
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 
 DURATION_FORM = "a duration such as 30s, 1m30s or 500ms"
 
 
-def parse_duration(text: str) -> Fraction:
-    """Exact milliseconds of a Go duration. Raises ValueError for any other text.
+def parse_duration(text: str) -> float:
+    """Milliseconds of a Go duration. Raises ValueError for any other text.
 
     The sign is kept: the caller decides whether zero or a negative duration makes sense."""
-    stripped = text.strip()
-    if stripped in {"0", "+0", "-0"}:
-        return Fraction(0)
-    if len(stripped) > 64 or not _WHOLE.fullmatch(stripped):
-        raise ValueError(DURATION_FORM)
-    exact = sum((Fraction(amount) * _UNIT_MS[unit] for amount, unit in _PART.findall(stripped)), Fraction(0))
-    if exact > SAFE_INTEGER_MAX:
-        raise ValueError(DURATION_FORM)
-    return -exact if stripped.startswith("-") else exact
+    return _parts_of(text) / _PARTS_PER_MS
 
 
 def parse_duration_ms(text: str) -> int:
     """The same in whole milliseconds, rounded away from zero."""
-    exact = parse_duration(text)
-    whole_ms = math.ceil(abs(exact))
-    return -whole_ms if exact < 0 else whole_ms
+    parts = _parts_of(text)
+    whole_ms = -(-abs(parts) // _PARTS_PER_MS)
+    return -whole_ms if parts < 0 else whole_ms
+
+
+def _parts_of(text: str) -> int:
+    stripped = text.strip()
+    if stripped in {"0", "+0", "-0"}:
+        return 0
+    if len(stripped) > _LENGTH_MAX or not _WHOLE.fullmatch(stripped):
+        raise ValueError(DURATION_FORM)
+    parts = 0
+    for amount, unit in _PART.findall(stripped):
+        whole, _, decimals = amount.partition(".")
+        parts += int(whole + decimals) * 10 ** (_LENGTH_MAX - len(decimals)) * _UNIT_NS[unit]
+    if parts > SAFE_INTEGER_MAX * _PARTS_PER_MS:
+        raise ValueError(DURATION_FORM)
+    return -parts if stripped.startswith("-") else parts
 
 
 def format_duration(duration_ms: int) -> str:

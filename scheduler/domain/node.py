@@ -37,6 +37,8 @@ class NodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class DiskMetric:
+    """One file system of a node."""
+
     mount_point: str = ""
     device: str = ""
     filesystem_type: str = ""
@@ -86,6 +88,8 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True)
 class MachineInfo:
+    """What a node says of its CPU."""
+
     cpu_family: str = ""
     cpu_model: str = ""
     cpu_model_name: str = ""
@@ -95,6 +99,8 @@ class MachineInfo:
 
 @dataclass(frozen=True, slots=True)
 class P2pEndpoint:
+    """Where other nodes fetch artifacts from a node."""
+
     backend: str
     address: str
 

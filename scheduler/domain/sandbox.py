@@ -81,6 +81,8 @@ class WarmNode:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactKey:
+    """What names an artifact: its cluster, how it is distributed, and its name there."""
+
     cluster_id: str
     backend: str
     key: str

@@ -30,6 +30,8 @@ Answer = tuple[str, list[Any]]
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
+    """A placement that waits for others of its turn."""
+
     arguments: Sequence[Argument]
     ends_at: float
     answer: asyncio.Future[Answer | None]

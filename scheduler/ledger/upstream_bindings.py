@@ -43,6 +43,8 @@ def node_key(node_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
+    """Where a sandbox is bound, and for how long."""
+
     node: NodeAddress
     left_ms: int
 

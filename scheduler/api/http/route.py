@@ -201,7 +201,7 @@ def _seconds_for(call: Call) -> float:
     if wanted is None:
         return most_ms / 1000
     try:
-        wanted_ms = float(parse_duration(wanted))
+        wanted_ms = parse_duration(wanted)
     except ValueError:
         raise refuse("X-Request-Timeout", wanted, DURATION_FORM) from None
     if wanted_ms <= 0:
