@@ -21,7 +21,7 @@ _UNIT_NS = {
 }
 _LENGTH_MAX = 64
 # Durations are read exactly, as whole numbers of parts: no text is long enough for a smaller one.
-_PARTS_PER_MS = 10**_LENGTH_MAX * 1_000_000
+_PARTS_PER_MS: int = 10**_LENGTH_MAX * 1_000_000
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 
