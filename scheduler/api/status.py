@@ -32,16 +32,19 @@ class Status:
     shows_detail: bool = True
 
 
+def _internal(title: str) -> Status:
+    return Status(500, grpc.StatusCode.INTERNAL, title, grpc_text="internal error", shows_detail=False)
+
+
+def _store(title: str, retry_after_seconds: int) -> Status:
+    text = "binding store unavailable"  # AgentENV's word for all of them
+    return Status(503, grpc.StatusCode.UNAVAILABLE, title, grpc_text=text, retry_after_seconds=retry_after_seconds)
+
+
 STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
-    errors.SchedulerError: Status(
-        500, grpc.StatusCode.INTERNAL, "Internal error", grpc_text="internal error", shows_detail=False
-    ),
-    errors.ConfigurationError: Status(
-        500, grpc.StatusCode.INTERNAL, "Not configured", grpc_text="internal error", shows_detail=False
-    ),
-    errors.ScriptError: Status(
-        500, grpc.StatusCode.INTERNAL, "Internal error", grpc_text="internal error", shows_detail=False
-    ),
+    errors.SchedulerError: _internal("Internal error"),
+    errors.ConfigurationError: _internal("Not configured"),
+    errors.ScriptError: _internal("Internal error"),
     errors.InvalidRequest: Status(422, grpc.StatusCode.INVALID_ARGUMENT, "Invalid request"),
     errors.Blank: Status(422, grpc.StatusCode.INVALID_ARGUMENT, "Invalid request"),
     errors.Malformed: Status(400, grpc.StatusCode.INVALID_ARGUMENT, "Malformed request"),
@@ -68,34 +71,10 @@ STATUS_BY_ERROR: dict[type[errors.SchedulerError], Status] = {
         503, grpc.StatusCode.UNAVAILABLE, "No nodes available", grpc_text="no nodes available", retry_after_seconds=1
     ),
     errors.Overloaded: Status(503, grpc.StatusCode.UNAVAILABLE, "Overloaded", retry_after_seconds=1),
-    errors.StoreUnavailable: Status(
-        503,
-        grpc.StatusCode.UNAVAILABLE,
-        "Store unavailable",
-        grpc_text="binding store unavailable",
-        retry_after_seconds=1,
-    ),
-    errors.StoreUnusable: Status(
-        503,
-        grpc.StatusCode.UNAVAILABLE,
-        "Store unusable",
-        grpc_text="binding store unavailable",
-        retry_after_seconds=30,
-    ),
-    errors.WritesRefused: Status(
-        503,
-        grpc.StatusCode.UNAVAILABLE,
-        "Store refuses writes",
-        grpc_text="binding store unavailable",
-        retry_after_seconds=5,
-    ),
-    errors.CommandsWithheld: Status(
-        503,
-        grpc.StatusCode.UNAVAILABLE,
-        "Store withholds commands",
-        grpc_text="binding store unavailable",
-        retry_after_seconds=5,
-    ),
+    errors.StoreUnavailable: _store("Store unavailable", retry_after_seconds=1),
+    errors.StoreUnusable: _store("Store unusable", retry_after_seconds=30),
+    errors.WritesRefused: _store("Store refuses writes", retry_after_seconds=5),
+    errors.CommandsWithheld: _store("Store withholds commands", retry_after_seconds=5),
     errors.NotRebuilt: Status(503, grpc.StatusCode.UNAVAILABLE, "Not rebuilt yet", retry_after_seconds=5),
     errors.PuttingBack: Status(503, grpc.StatusCode.UNAVAILABLE, "Not rebuilt yet", retry_after_seconds=1),
     errors.DeadlineExceeded: Status(504, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded"),

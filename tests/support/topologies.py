@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Self
 
 import redis
 
@@ -27,7 +28,34 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = SETTLE_S
         time.sleep(0.02)
 
 
-class SentinelTopology:
+class Topology:
+    """Servers that start and stop together, in this order when they stop."""
+
+    @property
+    def servers(self) -> list[RedisServer]:
+        raise NotImplementedError
+
+    def start(self) -> Self:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class SentinelTopology(Topology):
     """One primary, its replicas, and the sentinels that watch them under the name `aenv`."""
 
     name = "aenv"
@@ -52,7 +80,7 @@ class SentinelTopology:
         with self.sentinels[0].client() as client:
             return int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
 
-    def start(self) -> SentinelTopology:
+    def start(self) -> Self:
         self.primary.start()
         for replica in self.replicas:
             replica.start()
@@ -80,21 +108,9 @@ class SentinelTopology:
                     return False
         return True
 
-    def stop(self) -> None:
-        for server in [*self.sentinels, *self.replicas, self.primary]:
-            server.stop()
-
-    def __enter__(self) -> SentinelTopology:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    @property
+    def servers(self) -> list[RedisServer]:
+        return [*self.sentinels, *self.replicas, self.primary]
 
 
 class _Sentinel(RedisServer):
@@ -114,7 +130,7 @@ class _Sentinel(RedisServer):
         return [str(self.program), str(self._configuration), "--sentinel", *listen]
 
 
-class ClusterTopology:
+class ClusterTopology(Topology):
     """Primaries that share the slots evenly, each with `replicas_each` replicas behind it."""
 
     def __init__(self, primaries: int = 3, replicas_each: int = 0) -> None:
@@ -126,7 +142,7 @@ class ClusterTopology:
         """What `--redis-addr` takes."""
         return "cluster://" + ",".join(member.address for member in self.primaries)
 
-    def start(self) -> ClusterTopology:
+    def start(self) -> Self:
         members = [*self.primaries, *self.replicas]
         for member in members:
             member.start()
@@ -161,21 +177,9 @@ class ClusterTopology:
                         return next(m for m in [*self.primaries, *self.replicas] if m.port == int(holder[1]))
         raise LookupError(f"no member serves {key}")
 
-    def stop(self) -> None:
-        for member in [*self.replicas, *self.primaries]:
-            member.stop()
-
-    def __enter__(self) -> ClusterTopology:
-        try:
-            return self.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    @property
+    def servers(self) -> list[RedisServer]:
+        return [*self.replicas, *self.primaries]
 
 
 class _ClusterMember(RedisServer):
