@@ -23,7 +23,8 @@
 -- ARGV[19..]: excluded  node ids, then locality keys
 -- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
---        {'conflict', {reservation fields}} | {'taken', {reservation fields} | {}}: the sandbox id is another's
+--        {'conflict', {reservation fields} | {}}: a batch has the key, or another request
+--        {'taken', {reservation fields} | {}}: the sandbox id is another's
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}
 --        {'unadmitted', resource that the settings do not list} | {'overloaded', what} | {'again'} | {'refresh'}
 --        {'uninitialised'} | {'unknown', what, found}
@@ -34,6 +35,7 @@
 -- @include "include/reply"
 -- @include "include/time"
 -- @include "include/stored_settings"
+-- @include "include/batch_beside"
 -- @inline "inline/straight"
 -- @include "include/cursors"
 -- @include "include/settings"
@@ -50,7 +52,9 @@ local reservation_id = ARGV[2]
 local request = read_request(9)
 
 -- Decide. An id that was decided before is told again, with what became of it since.
-if request.creation and redis.call('EXISTS', reservation_key(reservation_id)) == 1 then
+-- A key belongs to a placement or to a batch.
+if request.creation and redis.call('EXISTS', reservation_key(reservation_id), batch_beside(reservation_id)) > 0 then
+  if redis.call('EXISTS', reservation_key(reservation_id)) == 0 then return { 'conflict', {} } end
   -- @inline "include/deadlines"
   local earlier = read_reservation(reservation_id)
   end_when_due(earlier, now)

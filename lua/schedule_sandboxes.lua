@@ -15,6 +15,7 @@
 -- @include "include/reply"
 -- @include "include/cursors"
 -- @include "include/settings"
+-- @include "include/batch_beside"
 local stored = read_stored()
 repeat
   -- @inline "inline/ordinary"
@@ -39,7 +40,7 @@ repeat
     -- One that was decided before, or stands twice in this call, is told what became of it when it asks alone.
     if not several.astray and cpus > 0 and mib > 0 and not decided[id]
       and not (origin ~= '' and tonumber(stored[14] or '')) and not (ARGV[first + 11] == '1' and stored[9] == '1')
-      and call('EXISTS', reservation_key(id)) == 0 then
+      and call('EXISTS', reservation_key(id), batch_beside(id)) == 0 then
       local node_id, refusal = several.place(cpus, mib * 1048576, mib)
       decided[id] = node_id
       if node_id then

@@ -22,7 +22,7 @@ repeat
   local bytes = memory_mb * 1048576
   if cpus <= 0 or bytes <= 0 then break end
   local reservation = prefix .. 'reservation:' .. id
-  if call('EXISTS', reservation) == 1 then break end
+  if call('EXISTS', reservation, batch_beside(id)) > 0 then break end
 
   -- Choose.
   -- @inline "include/ties"

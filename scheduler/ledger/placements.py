@@ -54,6 +54,8 @@ class PlacementStore:
         status, reply = await self._decide(request, reservation_id, fingerprint)
         if status == "refused":
             raise _no_nodes(reply)
+        if status == "conflict" and not reply[0]:
+            raise Conflict("the idempotency key belongs to a batch")
         if status == "conflict":
             former = request_codec.former_fingerprint(request)
             if former != fingerprint and codec.texts(reply[0]).get("fingerprint") == former:

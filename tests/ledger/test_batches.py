@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -153,6 +154,11 @@ async def test_a_key_is_of_a_batch_or_of_a_placement_and_a_batch_is_not_taken_ba
     decided = await ledger.placements.schedule_batch(batch(creation(), creation(), key="batch"))
     with pytest.raises(Conflict, match="belongs to a batch; cancel its reservations by their ids"):
         await ledger.reservations.cancel_by_key(creation().caller, "batch")
+    for single in (creation(), replace(creation(), exclude_nodes=("other",))):
+        with pytest.raises(Conflict, match="belongs to a batch"):
+            await ledger.placements.schedule(replace(single, idempotency_key="batch"))
+    both = [ledger.placements.schedule(replace(creation(), idempotency_key="batch")) for _ in range(2)]
+    assert [type(each) for each in await asyncio.gather(*both, return_exceptions=True)] == [Conflict, Conflict]
     assert await pending(ledger) == {"node-0": (3, 3)}
     assert (await ledger.placements.schedule_batch(batch(creation(), creation(), key="batch"))).replayed
     for placed in decided.placed:

@@ -173,10 +173,14 @@ class AccountingModel(Model):
 
     def counts_for(self, reservation: ModelReservation, sandbox_id: str) -> None:
         """The sandbox is told to be what became of it, and of no other."""
-        named = (r for r in self.reservations if r.sandbox_id == sandbox_id and r.node_id == reservation.node_id)
-        self.used_names.update(r.name for r in named if r is not reservation)
+        self.use_up(sandbox_id, reservation.node_id, but=reservation)
         if self.is_bound(sandbox_id, reservation.node_id):
             self.spread_keys[sandbox_id] = reservation.spread_key
+
+    def use_up(self, sandbox_id: str, node_id: str, but: ModelReservation | None = None) -> None:
+        """A name that was given is no longer awaited."""
+        named = (r for r in self.reservations if r.sandbox_id == sandbox_id and r.node_id == node_id)
+        self.used_names.update(r.name for r in named if r is not but)
 
     def counts_no_more(self, reservation: ModelReservation) -> None:
         """The name it has was another's."""

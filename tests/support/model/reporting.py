@@ -170,6 +170,7 @@ class ReportingModel(AccountingModel):
         self.deletes[node_id] = {s: told for s, told in self.deletes.get(node_id, {}).items() if s in mine}
         for sandbox_id, binding in list(self.bindings.items()):
             if binding.node_id == node_id and ledger.record(sandbox_id) is None:
+                self.use_up(sandbox_id, node_id)
                 self.unbind(sandbox_id)
 
     def _undo_deletes(self, node_id: str, report: Report, first: bool) -> None:
