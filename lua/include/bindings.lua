@@ -29,7 +29,10 @@ local function bind(node_id, sandbox_id, now, facts)
     local stated = facts[dimension] or 0
     if stated > 0 and (facts.exact or record[dimension] == 0) then record[dimension] = stated end
   end
-  if facts.caller then record.caller, record.group_key, record.spread = facts.caller, facts.group_key or '', facts.spread end
+  if facts.caller then
+    record.caller, record.group_key = facts.caller, facts.group_key or ''
+    tallies.give_spread(sandbox_id, record, facts.spread)
+  end
   record.node_id, record.recorded_at_ms, record.mark = node_id, now, 't'
   record.sequence = sequence_now()
   if not listed then

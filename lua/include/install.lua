@@ -84,7 +84,7 @@ do
       local reservation = claims[index] and read_reservation(claims[index])
       if reservation then
         record.mark, record.caller, record.group_key = 't', reservation.caller or '', reservation.group_key or ''
-        record.spread = reservation.spread
+        tallies.give_spread(sandbox_id, record, reservation.spread)
         if record.cpu == 0 then record.cpu = tonumber(reservation.cpu_count) end
         if record.memory == 0 then record.memory = tonumber(reservation.memory_bytes) end
       end

@@ -56,6 +56,16 @@ do
     return format_record(record)
   end
 
+  -- A record counts no more for the reservation that is told to be its sandbox: while that is open it counts itself.
+  local function count_carrier(sandbox_id)
+    local id = redis.call('GET', key('sandbox:' .. sandbox_id))
+    local carrier = id and as_table_of(reservation_key(id), 'spread', 'spread_counted', 'state', 'node_id') or {}
+    carrier.reservation_id = id
+    if carrier.state == 'pending' or carrier.state == 'confirmed' then
+      tallies.count_reservation_spread(carrier, true)
+    end
+  end
+
   -- Of records that the caller deletes now, also such as count no more since a delete event. A reservation that is still
   -- open counts for its sandbox again.
   function tallies.forget_spread_records(sandbox_ids, records)
@@ -63,14 +73,15 @@ do
       local record = records[sandbox_id]
       if (record.spread or '') ~= '' then
         count_place(record, nil)
-        local id = redis.call('GET', key('sandbox:' .. sandbox_id))
-        local carrier = id and as_table_of(reservation_key(id), 'spread', 'spread_counted', 'state', 'node_id') or {}
-        carrier.reservation_id = id
-        if carrier.state == 'pending' or carrier.state == 'confirmed' then
-          tallies.count_reservation_spread(carrier, true)
-        end
+        count_carrier(sandbox_id)
       end
     end
+  end
+
+  -- The sandbox is told to be that of another reservation, with this spread key (nil: none).
+  function tallies.give_spread(sandbox_id, record, spread)
+    if (record.spread or '') ~= '' and record.spread ~= spread then count_carrier(sandbox_id) end
+    record.spread = spread
   end
 end
 
