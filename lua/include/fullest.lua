@@ -6,6 +6,9 @@
 -- @include "include/highest_score"
 local TIED_MOST, LOOKED_MOST, NOT_THE_HEAD = 64, 1024, {}
 
+-- The pressure of the best class so far: which nodes of a row tie matters only where it is reached.
+local reached = -1
+
 local function gives_up(picker)
   return picker.unproven or (picker.looked or 0) > LOOKED_MOST
 end
@@ -70,6 +73,7 @@ local function fullest_of_row(item, most)
   item.score = tonumber(found[2])
   if item.score > item.least then item.head = NOT_THE_HEAD end
   item.pressure = math.max(item.cpu, memory_pressure(item.class, item.score))
+  if item.pressure < reached then return item end
   if found[4] == found[2] then
     find_block(item, found[2])
   else
@@ -111,12 +115,13 @@ end
 -- one. `picker.unproven`: too many were refused to know.
 local function fullest(classes, demand, share, picker, judge)
   local tied, total = {}, 0
+  reached = -1
   for _, class in ipairs(classes) do
     local item = fullest_of_class(class, demand, share, picker, judge)
     local best = tied[1]
     if item and (not best or item.pressure > best.pressure
       or (item.pressure == best.pressure and item.running > best.running)) then
-      tied, total = { item }, item.tied
+      tied, total, reached = { item }, item.tied, item.pressure
     elseif item and item.pressure == best.pressure and item.running == best.running then
       tied[#tied + 1], total = item, total + item.tied
     end
