@@ -196,7 +196,8 @@ class AccountingModel(Model):
 
     def _is_given(self, reservation: ModelReservation) -> bool:
         kept = self.kept(reservation)
-        return kept.told and not kept.known and kept.doubt > 0 and reservation.name not in self.used_names
+        awaited = not reservation.confirmed and reservation.name not in self.used_names
+        return kept.told and not kept.known and kept.doubt > 0 and awaited
 
     # Discovery
 
@@ -274,7 +275,6 @@ class AccountingModel(Model):
     def _take_away(self, sandbox_id: str, holder: str) -> tuple[Record, frozenset[str]]:
         """The holder's load may still count it: until it reports again nothing is taken off by its roster. It goes on
         judging an id that a reservation of its own claims."""
-        self.use_up(sandbox_id, holder)
         ledger = self.ledger(holder)
         known, paused = ledger.record(sandbox_id) or Record(sandbox_id), ledger.paused & {sandbox_id}
         carrier = ledger.carrier(sandbox_id)
