@@ -5,6 +5,7 @@ moment (`lua/recount_*.lua`), so a check is right under load. What is found is r
 it again. Nothing is written.
 
     keys          SCAN: unknown ones, and what keeps each from piling up
+    numbers       text where a number belongs; while there is any, nothing below is counted
     nodes         row ↔ report, settings, sets, open reservations, claims
     reservations  hash ↔ lists, deadline, node, name
     bindings      sandbox ↔ roster or assignment, both ways
@@ -31,6 +32,7 @@ from scheduler.inspection.tallies import recount_tallies
 from scheduler.inspection.walks import SLICE, in_slices, keys_of, members_of, members_of_each
 from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
+from scheduler.ledger.odd_hashes import NODE_NUMBERS, RESERVATION_NUMBERS, odd_numbers
 
 # Small, because everybody else waits while a script runs.
 RESERVATIONS_AT_ONCE = 100
@@ -92,6 +94,8 @@ class Look:
 
     async def everything(self) -> list[Finding]:
         await self._read_lists(await self._scan_keys())
+        if await self._odd_numbers():
+            return self._found  # nothing else can be counted
         await self._nodes()
         await self._reservations()
         await self._bindings()
@@ -146,6 +150,22 @@ class Look:
 
     def _clusters(self) -> list[str]:
         return sorted(set(self._ids("cpu_configs:{}", "cpu_config_counts:{}", "cpu_config_result:{}")))
+
+    async def _odd_numbers(self) -> bool:
+        """Whether a node or reservation has text where a number belongs."""
+        keys, count = self._ledger.keys, len(self._found)
+        for kind, key_of, numbers in (
+            ("node", keys.node, NODE_NUMBERS),
+            ("reservation", keys.reservation, RESERVATION_NUMBERS),
+        ):
+            for some in in_slices(dict.fromkeys(self._ids(f"{kind}:{{}}")), SLICE):
+                rows = await odd_numbers(self._ledger.client, [key_of(identity) for identity in some], numbers)
+                self._found += [
+                    Finding(f"{kind} {identity}", name, f"has {text!r} as {name}, which is no number")
+                    for identity, row in zip(some, rows, strict=True)
+                    for name, text in row.items()
+                ]
+        return len(self._found) > count
 
     # -- what scripts judge -----------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-"""Finds the number in the ledger that somebody changed by hand and that made a script fail. Looked for only after a
-failure, so that scripts need not check what they wrote themselves."""
+"""Finds numbers in the ledger that somebody changed by hand into text. Looked for after a script failed and when all of
+the ledger is checked, so that scripts need not check what they wrote themselves."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from scheduler.connection.client import StoreClient
 from scheduler.connection.keys import Keys
@@ -13,6 +13,7 @@ from scheduler.errors import StoreUnusable
 
 # The first arguments of a script say what it is about.
 _LOOKED_AT = 8
+_SHOWN = 40
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 # lua/include/account, the figures of a report, and what is told of reports.
 NODE_NUMBERS = frozenset(
@@ -39,7 +40,8 @@ async def find_odd_hash(client: StoreClient, keys: Keys, args: Sequence[object])
     """The error for a node or reservation among these arguments that has text where a number belongs."""
     for identity in (arg for arg in args[:_LOOKED_AT] if isinstance(arg, str) and arg):
         key = keys.reservation(identity)
-        node_id = (await _fields(client, key, ["node_id"])).get("node_id", identity)
+        named = await client.command("HGET", key, "node_id")
+        node_id = identity if named is None else named.decode("utf-8", "replace")
         odd = await _odd_number(client, f"reservation {identity}", key, RESERVATION_NUMBERS)
         odd = odd or await _odd_number(client, f"node {node_id}", keys.node(node_id), NODE_NUMBERS)
         if odd is not None:
@@ -48,17 +50,21 @@ async def find_odd_hash(client: StoreClient, keys: Keys, args: Sequence[object])
 
 
 async def _odd_number(client: StoreClient, what: str, key: str, numbers: Iterable[str]) -> StoreUnusable | None:
-    for field, found in (await _fields(client, key, sorted(numbers))).items():
-        if not _NUMBER.fullmatch(found):
-            return StoreUnusable(
-                f"the ledger's {what} cannot be read by this version: {field} is {found[:40]!r}, which is no number"
-            )
+    (odd,) = await odd_numbers(client, [key], numbers)
+    for field, found in odd.items():
+        return StoreUnusable(
+            f"the ledger's {what} cannot be read by this version: {field} is {found!r}, which is no number"
+        )
     return None
 
 
-async def _fields(client: StoreClient, key: str, names: Sequence[str]) -> dict[str, str]:
-    """The fields that exist, by name."""
-    values = await client.command("HMGET", key, *names)
-    return {
-        name: value.decode("utf-8", "replace") for name, value in zip(names, values, strict=True) if value is not None
-    }
+async def odd_numbers(client: StoreClient, hashes: Sequence[str], numbers: Iterable[str]) -> list[dict[str, str]]:
+    """For each hash the fields among `numbers` that hold something else, with the start of it."""
+    names = sorted(numbers)
+    rows = await client.pipeline([("HMGET", key, *names) for key in hashes])
+    return [_odd(dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _odd(row: Mapping[str, bytes | None]) -> dict[str, str]:
+    texts = {name: value.decode("utf-8", "replace") for name, value in row.items() if value is not None}
+    return {name: text[:_SHOWN] for name, text in texts.items() if not _NUMBER.fullmatch(text)}

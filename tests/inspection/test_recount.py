@@ -47,6 +47,13 @@ ROW_OF_PENDING = f"{CLASS}:1"
 ROW = "r,64,68719476736,0,0,0,0,0,{},{},{}"
 
 BREAKS = [
+    # Numbers.
+    breaking("a figure that is text", "node a has 'much' as cpu_percent, which is no number", lambda k, b: [
+        ("HSET", k.node("a"), "cpu_percent", "much")]),
+    breaking("a sum that is text", "node a has '' as told_cpu, which is no number", lambda k, b: [
+        ("HSET", k.node("a"), "told_cpu", "")]),
+    breaking("a size that is text", "has 'two' as cpu_count, which is no number", lambda k, b: [
+        ("HSET", k.reservation(b.id("pending")), "cpu_count", "two")]),
     # Nodes: the list, the row, the sets, the sightings.
     breaking("a row without its node", "node ghost has a row but is not listed", lambda k, b: [
         ("HSET", k.loads, "ghost", ROW.format(0, 0, 0))]),
