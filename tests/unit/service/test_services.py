@@ -255,13 +255,16 @@ async def test_the_domains_own_counters_are_read_from_the_ledger(
     services: Services, embedded_ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def counted() -> dict[str, int]:
-        return {"reservations_expired": 3, "reservations_orphaned": 1, "groups_closed_full": 2, "groups_evicted": 7}
+        groups = {"groups_closed_full": 2, "groups_evicted": 7}
+        return {"reservations_expired": 3, "reservations_orphaned": 1, "affinity_warm": 5, "affinity_cold": 4, **groups}
 
     monkeypatch.setattr(embedded_ledger.settings, "stats", counted)
     await services.overview.refresh()
     shown = page(services)
     assert 'agentenv_scheduler_reservations_total{state="expired"} 3.0' in shown
     assert 'agentenv_scheduler_groups_closed_total{reason="full"} 2.0' in shown
+    assert 'agentenv_scheduler_affinity_placements_total{found="warm"} 5.0' in shown
+    assert 'agentenv_scheduler_affinity_placements_total{found="cold"} 4.0' in shown
     assert 'agentenv_scheduler_ledger_events_total{event="groups_evicted"} 7.0' in shown
     assert 'agentenv_scheduler_ledger_events_total{event="reservations_orphaned"} 1.0' in shown
 
