@@ -27,6 +27,7 @@
 -- @include "include/reply"
 -- @include "include/cursors"
 -- @include "include/settings"
+-- @inline "inline/ordinary_batch"
 -- @include "include/request"
 -- @include "include/choose_ranked"
 -- @include "include/choose"
@@ -36,7 +37,7 @@
 -- @include "include/reserve"
 -- @include "include/batches"
 
-local settings, refused = read_settings()
+local settings, refused = read_settings(stored)
 if refused then return refused end
 if settings.refresh_after then return { 'refresh' } end
 local cursors = read_cursors()
@@ -48,7 +49,7 @@ do
   if conflict then return { 'conflict', '' } end
   if known then return known end
   -- The key may belong to a single placement, or have been taken back before the batch arrived.
-  local single = ARGV[5] == '1' and redis.call('HGET', reservation_key(batches.single_of(ARGV[2])), 'state')
+  local single = ARGV[5] == '1' and redis.call('HGET', reservation_key(batch_record.single_of(ARGV[2])), 'state')
   if single then return { 'conflict', single } end
 end
 
@@ -125,11 +126,11 @@ do
     ttl_ms = ARGV[7] ~= '' and tonumber(ARGV[7]) or settings.placement_reservation_ttl_ms, strategy = settings.strategy,
   }
   for _, capacity in ipairs(held) do
-    terms.id, terms.sandbox_id = capacity.creation.id, capacity.creation.sandbox_id
+    capacity.id, capacity.sandbox_id = capacity.creation.id, capacity.creation.sandbox_id
     capacity.creation.fields, capacity.creation.endpoint = write_reservation(terms, capacity), capacity.endpoint
   end
   tallies.flush()
   if ended then return ended end
   if refusals[1] then redis.call('HINCRBY', key('stats'), 'refusals', #refusals) end
-  return batches.write(ARGV[2], creations, refusals, terms, ARGV[5] == '1')
+  return batch_record.write(ARGV[2], batches.placed_ones(creations), refusals, terms, ARGV[5] == '1')
 end

@@ -98,10 +98,10 @@ if not request.creation then
 end
 -- @include "include/reserve"
 local held = hold(request, context, node_id, row)
+held.id, held.sandbox_id = reservation_id, ARGV[8]
 local fields = write_reservation({
-  id = reservation_id, fingerprint = ARGV[3], lifecycle = ARGV[4], request_id = ARGV[6], caller = ARGV[7],
-  ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms, sandbox_id = ARGV[8],
-  strategy = settings.strategy, now = now,
+  fingerprint = ARGV[3], lifecycle = ARGV[4], request_id = ARGV[6], caller = ARGV[7], strategy = settings.strategy,
+  now = now, ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms,
 }, held)
 tallies.flush()
 return { 'placed', node_id, held.endpoint, settings.strategy, held.degraded, fields }

@@ -20,55 +20,40 @@ local stored = read_stored()
 repeat
   -- @inline "inline/ordinary"
   -- @inline "inline/several"
-  -- @inline "include/new_reservations"
   local WIDTH, ALONE = 12, { 'alone' }
-  local replies, held, decided = {}, {}, {}
+  local replies, asked = {}, {}
 
-  -- The CPUs and MiB of a creation.
-  local function size_of(kind, cpus, mib, template_id)
-    if kind == 'template' and template_id ~= '' then
-      local known = call('HMGET', prefix .. 'template:' .. template_id, 'cpu_count', 'memory_mb')
-      cpus, mib = known[1] or cpus, known[2] or mib
-    end
-    return tonumber(cpus), tonumber(mib)
+  -- Whether the creation was decided before, its key is a batch's, or it stands twice in this call: what became of it is
+  -- told when it asks alone.
+  local reservations = {}
+  for first = 2, #ARGV, WIDTH do
+    reservations[#reservations + 1] = reservation_key(ARGV[first])
+    reservations[#reservations + 1] = batch_beside(ARGV[first])
+  end
+  local some_known = call('EXISTS', unpack(reservations)) > 0
+  local function is_known(id)
+    return asked[id] or (some_known and call('EXISTS', reservation_key(id), batch_beside(id)) > 0)
   end
 
   for first = 2, #ARGV, WIDTH do
     local id, origin, number = ARGV[first], ARGV[first + 10], #replies + 1
-    local cpus, mib = size_of(unpack(ARGV, first + 6, first + 9))
+    local form = several.form(unpack(ARGV, first + 6, first + 10))
     replies[number] = ALONE
-    -- One that was decided before, or stands twice in this call, is told what became of it when it asks alone.
-    if not several.astray and cpus > 0 and mib > 0 and not decided[id]
-      and not (origin ~= '' and tonumber(stored[14] or '')) and not (ARGV[first + 11] == '1' and stored[9] == '1')
-      and call('EXISTS', reservation_key(id), batch_beside(id)) == 0 then
-      local node_id, refusal = several.place(cpus, mib * 1048576, mib)
-      decided[id] = node_id
+    if form and not several.astray and not is_known(id)
+      and not (origin ~= '' and tonumber(stored[14] or '')) and not (ARGV[first + 11] == '1' and stored[9] == '1') then
+      local node_id, refusal = several.place(form, (#ARGV - first - WIDTH + 1) / WIDTH)
+      asked[id] = node_id
       if node_id then
-        held[#held + 1] = {
-          request = { template_id = ARGV[first + 9], origin = origin }, node_id = node_id, cpu = cpus,
-          memory = mib * 1048576, degraded = '0', first = first, number = number,
-        }
+        several.hold(several.terms(unpack(ARGV, first + 1, first + 5)), form, id, node_id, number)
       else
         replies[number] = refusal or ALONE
       end
     end
   end
 
-  -- Write. What is stopped half-way has reserved nothing, or is found by the id of whoever asks again.
-  if held[1] then
-    several.settle()
-    local sequence = several.draw()
-    for index, each in ipairs(held) do
-      local first, ttl_ms = each.first, ARGV[each.first + 3]
-      each.sequence = integer(sequence + index)
-      local fields = new_reservations.note({
-        id = ARGV[first], fingerprint = ARGV[first + 1], lifecycle = ARGV[first + 2], request_id = ARGV[first + 4],
-        caller = ARGV[first + 5], sandbox_id = '', strategy = strategy, now = now,
-        ttl_ms = tonumber(ttl_ms ~= '' and ttl_ms or reservation_ttl_ms),
-      }, each)
-      replies[each.number] = { 'placed', each.node_id, several.endpoint(each.node_id), strategy, '0', fields }
-    end
-    new_reservations.write()
+  several.write()
+  for _, held in ipairs(several.held) do
+    replies[held.number] = { 'placed', held.node_id, held.endpoint, strategy, '0', held.fields }
   end
   do return { 'several', unpack(replies) } end
 until true

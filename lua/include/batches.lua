@@ -1,16 +1,9 @@
 -- @include "include/keys"
 -- @include "include/reply"
+-- @include "include/batch_record"
 -- What belongs to a batch as a whole: reading it, undoing it, and telling it again.
---   batch:<id>   hash: fingerprint, strategy, and `refused`, the creations that no node took: index;reason,count;… per line
 local batches = {}
 do
-  local RETENTION_MS, UNKEYED_MS = 3600000, 120000
-
-  -- The id of the reservation that a single placement with the batch's key has.
-  function batches.single_of(batch_id)
-    return 'k' .. string.sub(batch_id, 2)
-  end
-
   -- Of each creation its id, sandbox id, request and what was given to draw by (ARGV[first] and on, see schedule_batch).
   function batches.creations(first)
     local forms, at = {}, first + 1
@@ -38,7 +31,7 @@ do
   end
 
   -- What a batch has placed, as it is told.
-  local function placed_ones(creations)
+  function batches.placed_ones(creations)
     local placed = {}
     for index, creation in ipairs(creations) do
       local told = creation.fields and as_table(creation.fields)
@@ -70,19 +63,7 @@ do
       if earlier and earlier.fingerprint ~= fingerprint then return nil, true end
     end
     if not known.fingerprint then return nil end
-    return { 'decided', known.strategy, '1', placed_ones(creations), refused_ones(known.refused) }
-  end
-
-  -- Of a batch that its caller cannot repeat only refusals are kept, for an attempt whose reply was lost.
-  function batches.write(batch_id, creations, refused, terms, keyed)
-    if not keyed and not refused[1] then return { 'decided', terms.strategy, '0', placed_ones(creations), refused } end
-    local lines = {}
-    for index, entry in ipairs(refused) do lines[index] = table.concat(entry, ';') end
-    local name = key('batch:' .. batch_id)
-    redis.call('HSET', name, 'fingerprint', terms.fingerprint, 'strategy', terms.strategy, 'refused',
-      table.concat(lines, '\n'))
-    redis.call('PEXPIRE', name, integer(keyed and terms.ttl_ms + math.max(RETENTION_MS, terms.ttl_ms) or UNKEYED_MS))
-    return { 'decided', terms.strategy, '0', placed_ones(creations), refused }
+    return { 'decided', known.strategy, '1', batches.placed_ones(creations), refused_ones(known.refused) }
   end
 
   -- Groups as they were before this batch: their text, or false.

@@ -45,13 +45,13 @@ end
 
 -- Sets the nodes of a row that tie at a score: as a list, or as a block of one count that takes turns by rank.
 local function find_block(item, text)
-  local members = redis.call('ZREVRANGEBYSCORE', item.key, text, text, 'LIMIT', 0, TIED_MOST + 1)
-  local count = #members
-  if count > TIED_MOST then
-    local before = redis.call('ZCOUNT', item.key, '-inf', '(' .. text)
-    local first = redis.call('ZRANGE', item.key, integer(before), integer(before))[1]
+  local found, members = row_reads.down_from(item.key, text, text, TIED_MOST + 1), {}
+  for at = 1, #found, 2 do members[#members + 1] = found[at] end
+  if #members > TIED_MOST then
+    local before = row_reads.count_below(item.key, text)
+    local first = row_reads.at(item.key, integer(before))
     if string.sub(first, 1, 30) == string.sub(members[1], 1, 30) then
-      item.first, item.tied = before, redis.call('ZCOUNT', item.key, text, text)
+      item.first, item.tied = before, row_reads.count_to(item.key, text) - before
       item.running = string.sub(first, 11, 20)
       return
     end
@@ -63,9 +63,9 @@ end
 -- The fullest nodes of a row that nobody needs to be asked about. Nil: its head is not what the array says, which is put
 -- right.
 local function fullest_of_row(item, most)
-  local found = redis.call('ZREVRANGEBYSCORE', item.key, string.format('%.17g', most), '-inf', 'WITHSCORES', 'LIMIT', 0, 2)
+  local found = row_reads.down_from(item.key, most, '-inf', 2)
   if not found[1] then
-    local head = redis.call('ZRANGE', item.key, '0', '0', 'WITHSCORES')[2]
+    local head = row_reads.range(item.key, '0', '0')[2]
     cpu_rows.set_head(item.class.name, item.row, head and tonumber(head) or EMPTY)
     cpu_rows.flush()
     return nil

@@ -8,7 +8,7 @@ local cpu_rows
 do
   -- @inline "include/packing"
   local EMPTY, CHUNK = 2 ^ 1000, 16
-  local classes, chunks, dirty_classes, dirty_chunks = {}, {}, {}, {}
+  local classes, chunks, keys_of, dirty_classes, dirty_chunks = {}, {}, {}, {}, {}
 
   -- { least memory, most memory, least of chunk 0, of chunk 1, … }; nil: nobody is in this class.
   local function class_heads(class)
@@ -39,6 +39,21 @@ do
     end
     last_class, last_number, last_known, last_field = class, number, known, field
     return known, field
+  end
+
+  -- The key of a row.
+  local function key_of(class, row)
+    local keys = keys_of[class]
+    if not keys then
+      keys = {}
+      keys_of[class] = keys
+    end
+    local known = keys[row]
+    if not known then
+      known = prefix .. 'row:' .. class .. ':' .. integer(row)
+      keys[row] = known
+    end
+    return known
   end
 
   local function set_head(class, row, score)
@@ -75,8 +90,10 @@ do
     end
   end
 
-  -- What changed goes in one write each. What nobody is in any more leaves.
+  -- What changed goes in one write each. What nobody is in any more leaves. Nothing is written while `cpu_rows.planned`
+  -- says that what changed is a plan yet.
   local function flush()
+    if cpu_rows.planned then return end
     local written, count = {}, 0
     for field, least in pairs(dirty_chunks) do
       if least == EMPTY then
@@ -104,6 +121,6 @@ do
   cpu_rows = {
     EMPTY = EMPTY, CHUNK = CHUNK, FREE_ROWS = 32768, CLASSES_MAX = 256, classes = classes, unpack = unpack_numbers,
     class_heads = class_heads, chunk_heads = chunk_heads, enter_class = enter_class, set_head = set_head,
-    lower_head = lower_head, flush = flush,
+    lower_head = lower_head, flush = flush, key_of = key_of,
   }
 end

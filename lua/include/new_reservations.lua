@@ -1,40 +1,23 @@
 -- @include "include/new_reservation"
 -- New reservations that are written together, in the order of write_reservation (include/reserve): what leads to
--- them, and last each of them.
+-- them, and last each of them. Their nodes name the sandboxes.
 local new_reservations = {}
 do
-  local by_sequence, by_deadline, records = {}, {}, {}
-  local lists, unnamed, claims, names = {}, {}, {}, {}
+  local by_sequence, by_deadline, lists, unnamed, records = {}, {}, {}, {}, {}
 
-  local function append(list, first, second)
-    list[#list + 1] = first
-    list[#list + 1] = second
-  end
-
-  -- Notes one, and returns its fields (describe_reservation).
-  function new_reservations.note(terms, held)
-    local node, id = node_key(held.node_id), terms.id
-    local fields, deadline, text = describe_reservation(terms, held)
-    append(by_sequence, held.sequence, id)
-    append(by_deadline, deadline, id)
-    lists[node] = lists[node] or {}
-    append(lists[node], held.sequence, id)
-    if terms.sandbox_id ~= '' then
-      append(names, terms.sandbox_id, id)
-      claims[node] = claims[node] or {}
-      append(claims[node], terms.sandbox_id, id)
+  -- Notes one, whose node has this key; `held.terms`, and its fields from now on: `held.fields` (describe_reservation).
+  function new_reservations.note(held, node)
+    local id, fields, deadline, text = held.id, describe_reservation(held.terms, held)
+    local at, list, names = #by_sequence, lists[node], unnamed[node]
+    by_sequence[at + 1], by_sequence[at + 2] = held.sequence, id
+    by_deadline[at + 1], by_deadline[at + 2] = deadline, id
+    if list then
+      at = #list
+      list[at + 1], list[at + 2], names[at + 1], names[at + 2] = held.sequence, id, id, text
     else
-      unnamed[node] = unnamed[node] or {}
-      append(unnamed[node], id, text)
+      lists[node], unnamed[node] = { held.sequence, id }, { id, text }
     end
-    records[#records + 1] = {
-      terms = {
-        id = id, fingerprint = terms.fingerprint, strategy = terms.strategy, caller = terms.caller,
-        request_id = terms.request_id,
-      },
-      fields = fields,
-    }
-    return fields
+    held.fields, records[#records + 1] = fields, held
   end
 
   function new_reservations.write()
@@ -42,9 +25,7 @@ do
     redis.call('ZADD', key('reservations'), unpack(by_sequence))
     redis.call('ZADD', key('expiry'), unpack(by_deadline))
     for node, list in pairs(lists) do redis.call('ZADD', node .. ':reservations', unpack(list)) end
-    for index = 1, #names, 2 do redis.call('SET', key('sandbox:' .. names[index]), names[index + 1]) end
-    for node, list in pairs(claims) do redis.call('HSET', node .. ':claims', unpack(list)) end
     for node, list in pairs(unnamed) do redis.call('HSET', node .. ':unnamed', unpack(list)) end
-    for _, record in ipairs(records) do write_record(record.terms, record.fields) end
+    for _, record in ipairs(records) do write_record(record.terms, record.id, record.fields) end
   end
 end

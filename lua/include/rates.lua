@@ -15,8 +15,8 @@ local function count_placed(placed, now, more)
   return string.format('%d,%d', second, more or 1)
 end
 
--- A refusal counts under the reason that keeps most nodes out.
-local function count_refused(reason, now)
+-- A refusal, or as many as `more`, counts under the reason that keeps most nodes out.
+local function count_refused(reason, now, more)
   local second = math.floor(now / 1000)
   local field, counts = 'r' .. integer(second % RATE_SLOTS), {}
   local text = redis.call('HGET', key('rates'), field) or ''
@@ -24,7 +24,7 @@ local function count_refused(reason, now)
   if string.match(text, '^%d+') == parts[1] then
     for name, count in string.gmatch(text, '([%w_]+)=(%d+)') do counts[name] = tonumber(count) end
   end
-  counts[reason] = (counts[reason] or 0) + 1
+  counts[reason] = (counts[reason] or 0) + (more or 1)
   for name, count in pairs(counts) do parts[#parts + 1] = name .. '=' .. integer(count) end
   redis.call('HSET', key('rates'), field, table.concat(parts, ','))
 end

@@ -46,17 +46,17 @@ end
 -- Writes the reservation of a hold (include/new_reservation has its terms). Returns its fields, without what the
 -- caller brought.
 local function write_reservation(terms, held)
-  local node, id = node_key(held.node_id), terms.id
+  local node, id = node_key(held.node_id), held.id
   local fields, deadline, unnamed = describe_reservation(terms, held)
   redis.call('ZADD', key('reservations'), held.sequence, id)
   redis.call('ZADD', key('expiry'), deadline, id)
   redis.call('ZADD', node .. ':reservations', held.sequence, id)
-  if terms.sandbox_id ~= '' then
-    redis.call('SET', key('sandbox:' .. terms.sandbox_id), id)
-    redis.call('HSET', node .. ':claims', terms.sandbox_id, id)
+  if held.sandbox_id ~= '' then
+    redis.call('SET', key('sandbox:' .. held.sandbox_id), id)
+    redis.call('HSET', node .. ':claims', held.sandbox_id, id)
   else
     redis.call('HSET', node .. ':unnamed', id, unnamed)
   end
-  write_record(terms, fields)
+  write_record(terms, id, fields)
   return fields
 end

@@ -1,10 +1,10 @@
 -- Stands inside inline/straight: the usual refusal. Nil: something is out of the ordinary, and the text that follows says
 -- why (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the
--- request may be too large for every node.
+-- request may be too large for every node. Second: the commonest reason. Nothing is written: note_refused counts it.
 -- @include "include/rates"
 local TOLD_APART_MAX = 1000
 
-local function refuse_straight(classes, bytes, class_count, now)
+local function refuse_straight(classes, bytes, class_count)
   local function count(set) return redis.call('ZCARD', prefix .. set) end
   local left, holdable, memory = count('candidates'), false, 0
   for _, class in ipairs(classes) do holdable = holdable or class.band >= bytes end
@@ -19,7 +19,7 @@ local function refuse_straight(classes, bytes, class_count, now)
       for at = 1, scores and CHUNK or 0 do
         local row = number * CHUNK + at - 1
         if scores[at] < EMPTY and row <= class.final then
-          memory = memory + redis.call('ZCARD', prefix .. 'row:' .. class.name .. ':' .. integer(row))
+          memory = memory + row_reads.card(prefix .. 'row:' .. class.name .. ':' .. integer(row))
         end
       end
     end
@@ -35,7 +35,11 @@ local function refuse_straight(classes, bytes, class_count, now)
     if nodes > 0 then reply[#reply + 1], reply[#reply + 2] = reason, integer(nodes) end
     if nodes > most or (nodes == most and nodes > 0 and reason < commonest) then commonest, most = reason, nodes end
   end
-  redis.call('HINCRBY', prefix .. 'stats', 'refusals', 1)
-  count_refused(commonest, now)
-  return reply
+  return reply, commonest
+end
+
+-- Counts one refusal for want of capacity, or as many as `more`.
+local function note_refused(commonest, now, more)
+  redis.call('HINCRBY', prefix .. 'stats', 'refusals', integer(more or 1))
+  count_refused(commonest, now, more)
 end

@@ -11,8 +11,7 @@ local PASSED_MOST = 256
 local function list_by_counts(item, picker, share)
   local list, least, size, taken, from = {}, nil, 0, 0, 0
   while true do
-    local members = redis.call('ZRANGEBYSCORE', item.key, '-inf', string.format('%.17g', item.most), 'LIMIT', integer(from),
-      integer(share))
+    local members = row_reads.up_to(item.key, item.most, from, share)
     for index = 1, #members do
       local member = members[index]
       local counts = string.sub(member, 1, 30)
@@ -34,16 +33,27 @@ local function list_by_counts(item, picker, share)
   end
 end
 
--- Equal counts and equal memory are neighbours in a row: where they end.
-local function end_of_block(item, counts, score)
-  local low, high = 0, redis.call('ZCOUNT', item.key, '-inf', score) - 1
-  local function same(rank) return counts_of(redis.call('ZRANGE', item.key, integer(rank), integer(rank))[1]) == counts end
+-- Equal counts and equal memory are neighbours in a row: where they end, counted from its head.
+local function find_end(item, counts, score)
+  local low, high = 0, row_reads.count_to(item.key, score) - 1
+  local function same(rank) return counts_of(row_reads.at(item.key, integer(rank))) == counts end
   if same(high) then return high end
   while low + 1 < high do
     local middle = math.floor((low + high) / 2)
     if same(middle) then low = middle else high = middle end
   end
   return low
+end
+
+-- How many nodes are like the head of a row.
+local function count_alike(item)
+  local counts, score = counts_of(item.head[1]), item.head[2]
+  local alike = row_reads.alike(item.key)
+  if not alike then
+    alike = find_end(item, counts, score) + 1
+    row_reads.note_alike(item.key, counts, score, alike)
+  end
+  return alike
 end
 
 -- Sets where the nodes with the least counts stand, and returns these counts.
@@ -60,15 +70,17 @@ local function find_among(item, least, picker, share)
     item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
     item.list = list_by_counts(item, picker, share)
     if not item.list[1] then item.list = { class.accepted[item.row] } end
+  elseif item.cpu >= least and (row_reads.alike(item.key) or 0) > share then
+    item.tied = row_reads.alike(item.key)
   elseif item.cpu >= least then
     local more
     item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
     item.list, more = list_by_counts(item, picker, share)
     -- So many alike that memory tells none of them apart.
-    local alike = more and #item.list == share and end_of_block(item, counts_of(head[1]), head[2]) + 1 or 0
+    local alike = more and #item.list == share and count_alike(item) or 0
     if alike > share then item.list, item.tied = nil, alike end
   elseif head[4] == head[2] and counts_of(head[3]) == counts_of(head[1]) then
-    item.tied = end_of_block(item, counts_of(head[1]), head[2]) + 1
+    item.tied = count_alike(item)
   else
     item.list = { head[1] }
   end

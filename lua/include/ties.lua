@@ -1,4 +1,5 @@
 -- @include "include/scan"
+-- @include "include/row_reads"
 -- Among nodes of equal pressure those with the least (starting + pending, running, paused); equal ones take turns: a
 -- counter picks. Each tied row is asked for its least counts, how many of its nodes have them, and where these stand.
 -- So many rows are asked, and so many nodes of them all are looked at for theirs.
@@ -8,9 +9,9 @@ local ROWS_TIED, LOOKED_AT = 16, 32
 -- Nil: its head is not what the array says, which is put right. `share`: so many are looked at.
 local function find_tied(item, least, picker, share)
   local class = item.class
-  item.key = key('row:' .. class.name .. ':' .. integer(item.row))
+  item.key = cpu_rows.key_of(class.name, item.row)
   if not item.list then
-    local head = redis.call('ZRANGE', item.key, '0', '1', 'WITHSCORES')
+    local head = row_reads.range(item.key, '0', '1')
     if not head[1] or tonumber(head[2]) ~= item.score then
       cpu_rows.set_head(class.name, item.row, head[1] and tonumber(head[2]) or EMPTY)
       cpu_rows.flush()
@@ -29,7 +30,7 @@ end
 local function member_in_turn(item, turn)
   if item.list then return item.list[turn + 1] end
   local rank = integer((item.first or 0) + turn)
-  return redis.call('ZRANGE', item.key, rank, rank)[1]
+  return row_reads.range(item.key, rank, rank)[1]
 end
 
 -- Of rows that tie the node whose turn it is, and where it was found.

@@ -1,130 +1,175 @@
 -- inline/several.lua: after inline/ordinary, where one call places many ordinary creations: each as inline/straight
--- would place it, with what is read read once, and what is written written together. A node's new entry in the index
--- is written when it is chosen; its row, the heads, and last the going of its old entry follow in `several.settle`,
--- in the order of include/index. Until then rows of the index are read without the entries that have left them.
--- Reads: call, form, listed, now, now_ms, rotations, traits
+-- would place it after the one before. All is decided first, in `several.place`, and writes nothing: rows of the index
+-- are read as they will be (include/row_plans). `several.write` writes it together, each key once, in the order of
+-- include/index: the new entries, the nodes' rows, the heads, and last the old entries go.
+-- Reads: call, listed, now, now_ms, reservation_ttl_ms, rotations, strategy, traits
 -- Sets: several
--- @inline "include/ties"
--- @inline "include/straight_refusal"
-local several = { placed = 0, cpus = 0, mib = 0 }
+-- @inline "include/planned"
+local several = { placed = 0, cpus = 0, mib = 0, held = {}, refused = {} }
 do
-  local LEFT_MOST, TRIES = 8, 16
-  local picker, left, texts, unsaved, endpoints = { counter = tonumber(rotations[3] or '0') }, {}, {}, {}, {}
-  local known_classes = {}
+  local TRIES, AHEAD = 16, 8
+  local picker, nodes, texts, changed = { counter = tonumber(rotations[3] or '0') }, {}, {}, {}
+  local forms = {}
+  cpu_rows.planned = true
 
-  function several.settle()
-    local written = {}
-    for node_id in pairs(unsaved) do written[#written + 1], written[#written + 2] = node_id, texts[node_id] end
-    if written[1] then call('HSET', prefix .. 'loads', unpack(written)) end
-    cpu_rows.flush()
-    for name, members in pairs(left) do call('ZREM', name, unpack(members)) end
-    left, unsaved = {}, {}
+  -- What a creation asks for: its size, and what is known of it meanwhile. Nil: a dimension is not stated, so that it is
+  -- none of the ordinary ones.
+  function several.form(kind, cpus, mib, template_id, origin)
+    local name = table.concat({ kind, cpus, mib, template_id, origin }, '\n')
+    local form = forms[name]
+    if form == nil then
+      if kind == 'template' and template_id ~= '' then
+        local told = call('HMGET', prefix .. 'template:' .. template_id, 'cpu_count', 'memory_mb')
+        cpus, mib = told[1] or cpus, told[2] or mib
+      end
+      cpus, mib = tonumber(cpus), tonumber(mib)
+      form = cpus > 0 and mib > 0
+        and { cpus = cpus, mib = mib, bytes = mib * 1048576, template_id = template_id, origin = origin }
+      forms[name] = form
+    end
+    return form or nil
   end
 
   -- The classes whose nodes may take so much; nil: not all that there are can be judged here.
-  local function classes_for(cpus, bytes)
-    local name = form('%d,%d', cpus, bytes)
-    if known_classes[name] == nil then
+  local function classes_for(form)
+    if form.classes == nil then
+      local cpus, bytes = form.cpus, form.bytes
       -- @inline "inline/ordinary_classes"
-      known_classes[name] = plain and classes[1] and classes or false
+      form.classes = plain and classes[1] and classes or false
     end
-    return known_classes[name] or nil
+    return form.classes or nil
   end
 
-  -- The first two of a row without those that have left it; and whether the first is chosen without asking for
-  -- others.
-  local function head_of(item, name, gone, least)
-    local listed, head, count = call('ZRANGE', name, '0', integer(#gone + 1), 'WITHSCORES'), {}, 0
-    for at = 1, #listed, 2 do
-      if count < 4 and not gone[listed[at]] then
-        head[count + 1], head[count + 2] = listed[at], listed[at + 1]
-        count = count + 2
-      end
-    end
-    return head, tonumber(head[2] or '') == item.score
-      and (not head[3] or math.max(item.cpu, memory_pressure(item.class, tonumber(head[4]))) > least)
-  end
-
-  local function pick(rows_found, least)
-    local item, leaving = rows_found[1], false
-    for _, each in ipairs(rows_found) do
-      each.key = prefix .. 'row:' .. each.class.name .. ':' .. integer(each.row)
-      leaving = leaving or left[each.key]
-    end
-    if leaving and not rows_found[2] then
-      local head, alone = head_of(item, item.key, left[item.key], least)
-      if alone then
-        item.head = head
-        return { key = item.key, class = item.class.name, row = item.row, member = head[1], item = item }
-      end
-    end
-    if leaving then several.settle() end
-    return pick_in_turn(rows_found, least, picker)
-  end
-
-  -- The node whose turn it is; nil: nobody has the capacity. Second: why that cannot be said here.
+  -- The node whose turn it is; nil: nobody has the capacity. Second: that cannot be said here.
   local function choose(classes, cpus)
     if traits.fill_to > 0 then
       -- @inline "include/fullest"
-      several.settle()
       local found = fullest(classes, { cpu = cpus }, traits.fill_to, picker)
       if found then return found end
     end
     for _ = 1, TRIES do
       local least, rows_found = scan(classes, cpus)
       if not rows_found then return nil end
-      local found = pick(rows_found, least)
+      local found = pick_in_turn(rows_found, least, picker)
       if found then return found end
     end
-    return nil, 'index'
+    return nil, true
   end
 
-  -- Holds what a creation takes. Returns the node's id; or nil and the reply that refuses it; or nothing:
-  -- include/decide must say. `several.astray`: the index shows a node otherwise than its row does, so nothing more
-  -- can be placed here.
-  function several.place(cpus, bytes, mib)
-    local classes = classes_for(cpus, bytes)
-    if not classes then return end
-    local found, astray = choose(classes, cpus)
-    if not found then
-      several.settle()
-      several.astray = astray
-      if astray then return end
-      return nil, refuse_straight(classes, bytes, #listed / 2, now)
+  -- The reply that refuses a form. Nothing was placed since it was worked out: it is the same again.
+  local function refuse(form)
+    local known = form.refusal
+    if not known or known.placed ~= several.placed then
+      local reply, commonest = refuse_straight(form.classes, form.bytes, #listed / 2)
+      known = { placed = several.placed, reply = reply, commonest = commonest }
+      form.refusal = known
     end
-    local node_id = string.sub(found.member, 31)
-    local text = texts[node_id] or call('HGET', prefix .. 'loads', node_id) or ''
-    -- @inline "inline/ordinary_move"
-    several.astray = not meets
-    if not meets then return end
-    local new_key, gone = prefix .. 'row:' .. class.name .. ':' .. integer(new_row), left[found.key] or {}
-    call('ZADD', new_key, integer(new_score), new_member)
-    texts[node_id], unsaved[node_id], left[found.key] = new_text, true, gone
-    local head = found.item.head or call('ZRANGE', found.key, '0', '1', 'WITHSCORES')
+    if known.commonest then several.refused[known.commonest] = (several.refused[known.commonest] or 0) + 1 end
+    return known.reply
+  end
+
+  -- An ordinary node by its id, or nil. Those that stand behind it in the index are likely to be asked for next, when so
+  -- many creations follow.
+  local function node_of(node_id, found, following)
+    if nodes[node_id] then return nodes[node_id] end
+    if not texts[node_id] then
+      local near, unread = row_plans.neighbours(found.key, found.member, math.min(AHEAD, following + 1)), {}
+      for _, member in ipairs(near) do
+        local id = string.sub(member, 31)
+        if not texts[id] then unread[#unread + 1] = id end
+      end
+      local read = call('HMGET', prefix .. 'loads', unpack(unread))
+      for index, id in ipairs(unread) do texts[id] = read[index] or '' end
+    end
+    nodes[node_id] = ordinary_nodes.read(texts[node_id], node_id)
+    return nodes[node_id]
+  end
+
+  -- Plans what a creation takes. Returns the node's id; or nil and the reply that refuses it; or nothing:
+  -- inline/decide must say. `several.astray`: the index shows a node otherwise than its row does, so nothing more
+  -- can be placed here.
+  function several.place(form, following)
+    if not classes_for(form) then return end
+    local cpus, bytes, found = form.cpus, form.bytes, nil
+    found, several.astray = choose(form.classes, cpus)
+    if not found then
+      if several.astray then return end
+      return nil, refuse(form)
+    end
+    local node_id, member, row, class = string.sub(found.member, 31), found.member, found.row, found.item.class
+    local node = node_of(node_id, found, following)
+    several.astray = not node or not ordinary_nodes.stands_at(node, found, cpu_rows.classes[class.name])
+    if several.astray then return end
+    local head = found.item.head or row_reads.range(found.key, '0', '1')
     if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
+    row_plans.take(found.key, member)
+    local new_score, new_row = ordinary_nodes.add(node, class, cpus, bytes), row + cpus
+    row_plans.bring(cpu_rows.key_of(class.name, new_row), node.member, new_score)
     cpu_rows.lower_head(class.name, new_row, new_score)
-    gone[#gone + 1], gone[member] = member, true
-    if #gone >= LEFT_MOST then several.settle() end
+    changed[node_id] = node
     picker.counter = picker.counter + 1
-    several.placed, several.cpus, several.mib = several.placed + 1, several.cpus + cpus, several.mib + mib
+    several.placed, several.cpus, several.mib = several.placed + 1, several.cpus + cpus, several.mib + form.mib
     return node_id
   end
 
-  function several.endpoint(node_id)
-    endpoints[node_id] = endpoints[node_id] or call('HGET', node_key(node_id), 'endpoint') or ''
-    return endpoints[node_id]
+  -- The terms of creations (include/new_reservation), from ARGV: fingerprint and lifecycle, ttl_ms, request_id, caller.
+  function several.terms(fingerprint, lifecycle, ttl_ms, request_id, caller)
+    return {
+      fingerprint = fingerprint, lifecycle = lifecycle, request_id = request_id, caller = caller, strategy = strategy,
+      now = now, ttl_ms = tonumber(ttl_ms ~= '' and ttl_ms or reservation_ttl_ms),
+    }
   end
 
-  -- Writes where the rotations stand, and draws a sequence for each that was placed. Returns the one before the
-  -- first.
-  function several.draw()
+  -- Notes that a creation was given a node; `number`: which one it was.
+  function several.hold(terms, form, id, node_id, number)
+    several.held[#several.held + 1] = {
+      id = id, sandbox_id = '', request = form, terms = terms, node_id = node_id, cpu = form.cpus, memory = form.bytes,
+      degraded = '0', number = number, sequence = false, endpoint = false, fields = false,
+    }
+  end
+
+  -- Where the rotations stand, and a sequence for each that was placed. Returns the one before the first.
+  local function draw()
     call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', integer(clock_offset), 'ties', integer(picker.counter),
       'placed', count_placed(rotations[4], now, several.placed),
       'straight_cpu', integer((rotations[5] or 0) + several.cpus),
       'straight_mib', integer((rotations[6] or 0) + several.mib))
-    -- One by one: INCRBY is no command that servers had to allow before.
-    local last
-    for _ = 1, several.placed do last = call('INCR', prefix .. 'sequence') end
-    return last - several.placed
+    local first = call('INCR', prefix .. 'sequence')
+    -- INCRBY is no command that servers had to allow before.
+    if several.placed > 1 then call('SET', prefix .. 'sequence', integer(first + several.placed - 1)) end
+    return first - 1
+  end
+
+  local function write_places()
+    local rows = {}
+    for node_id, node in pairs(changed) do
+      rows[#rows + 1], rows[#rows + 2] = node_id, ordinary_nodes.written(node)
+    end
+    row_plans.write_coming()
+    call('HSET', prefix .. 'loads', unpack(rows))
+    cpu_rows.planned = nil
+    cpu_rows.flush()
+    row_plans.write_leaving()
+  end
+
+  -- Writes what was planned, and of each that is held its fields and endpoint into it. What is stopped half-way has
+  -- reserved nothing, or is found by the id of whoever asks again.
+  function several.write()
+    if several.held[1] then
+      write_places()
+      local sequence, known_nodes = draw(), {}
+      for index, held in ipairs(several.held) do
+        local known = known_nodes[held.node_id]
+        if not known then
+          local node = node_key(held.node_id)
+          known = { key = node, endpoint = call('HGET', node, 'endpoint') or '' }
+          known_nodes[held.node_id] = known
+        end
+        held.sequence, held.endpoint = integer(sequence + index), known.endpoint
+        new_reservations.note(held, known.key)
+      end
+      new_reservations.write()
+    end
+    for commonest, count in pairs(several.refused) do note_refused(commonest, now, count) end
   end
 end

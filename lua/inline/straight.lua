@@ -26,6 +26,7 @@ repeat
 
   -- Choose.
   -- @inline "include/ties"
+  -- @inline "include/ordinary_nodes"
   -- @inline "inline/ordinary_classes"
   if not plain or not classes[1] then break end
   local picker, found = { counter = tonumber(rotations[3] or '0') }, nil
@@ -37,18 +38,20 @@ repeat
     local least, rows_found = scan(classes, cpus)
     if not rows_found then
       -- @inline "include/straight_refusal"
-      local refusal = refuse_straight(classes, bytes, #listed / 2, now)
-      if refusal then return refusal end
-      break
+      local refusal, commonest = refuse_straight(classes, bytes, #listed / 2)
+      if not refusal then break end
+      note_refused(commonest, now)
+      do return refusal end
     end
     found = pick_in_turn(rows_found, least, picker)
     if not found then break end
   end
 
   local node_id = string.sub(found.member, 31)
-  local text = call('HGET', prefix .. 'loads', node_id) or ''
-  -- @inline "inline/ordinary_move"
-  if not meets then break end
+  local chosen = ordinary_nodes.read(call('HGET', prefix .. 'loads', node_id) or '', node_id)
+  local class, row, member = found.item.class, found.row, found.member
+  if not chosen or not ordinary_nodes.stands_at(chosen, found, cpu_rows.classes[class.name]) then break end
+  local new_score, new_row = ordinary_nodes.add(chosen, class, cpus, bytes), row + cpus
 
   -- Write, in the order of include/index and of the text below.
   local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
@@ -58,8 +61,8 @@ repeat
     form('%d', (rotations[5] or 0) + cpus), 'straight_mib', form('%d', (rotations[6] or 0) + memory_mb))
   local endpoint = call('HGET', node, 'endpoint') or ''
   local sequence = form('%d', call('INCR', prefix .. 'sequence'))
-  call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), new_member)
-  call('HSET', prefix .. 'loads', node_id, new_text)
+  call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), chosen.member)
+  call('HSET', prefix .. 'loads', node_id, ordinary_nodes.written(chosen))
   local head = found.item.head or call('ZRANGE', found.key, '0', '1', 'WITHSCORES')
   if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
   cpu_rows.lower_head(class.name, new_row, new_score)

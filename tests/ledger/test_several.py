@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from scheduler.deadline import within
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.placement import BatchRequest, Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import ReservationState
 from scheduler.domain.settings import Admission, AffinitySettings, GroupSettings, LedgerSettings, NodeResourceLimit
 from scheduler.errors import InvalidRequest, NoNodes, SchedulerError
@@ -149,6 +150,68 @@ async def test_what_goes_together_is_decided_as_one_after_another(
     await assert_ledger_is_sound(one)
 
 
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_batch_leaves_what_its_creations_leave_one_after_another(
+    open_ledger_on: OpenLedger, clock: VirtualClock, seed: int
+) -> None:
+    chance = Random(f"batch {seed}")
+    changes = {"strategy": Strategy.LEAST_LOADED, **SETTINGS[seed % 8]}
+    settings = LedgerSettings(**changes)  # type: ignore[arg-type]
+    one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    snapshots = nodes_of(chance) * chance.choice([1, 1, 4])
+    for each in (one, other):
+        each.runner.entropy = lambda: 7
+        await fleet(each, snapshots)
+    placed = 0
+    for turn in range(4):
+        asked = [replace(each, idempotency_key=None, reservation_ttl_ms=None) for each in requests_of(chance, turn)]
+        if chance.random() < 0.7:
+            asked = [replace(each, sandbox_id=None) for each in asked]
+        all_or_none = chance.random() < 0.4
+        batch, before = BatchRequest(tuple(asked), all_or_none, str(turn)), await contents(one)
+        clock.advance(chance.choice([0, 700, 2500]))
+        try:
+            decided = await one.placements.schedule_batch(batch)
+        except NoNodes:
+            assert all_or_none
+            after = await contents(one)
+            for name in (":stats", ":rates", ":sequence"):
+                before.pop(name, None), after.pop(name, None)
+            assert after == before, f"seed {seed}, turn {turn}"
+            # Whatever a refused batch has drawn is not given back.
+            drawn = await one.client.command("GET", one.keys.named("sequence"))
+            await other.client.command("SET", other.keys.named("sequence"), drawn)
+            continue
+        base_id, fingerprint = request_codec.batch_id("c", str(turn)), request_codec.batch_fingerprint(batch)
+        refused = {each.index: each.reasons for each in decided.refused}
+        chosen = {each.index: each.node for each in decided.placed}
+        for index, request in enumerate(asked):
+            single: Any
+            try:
+                single = (await other.placements._schedule(request, f"{base_id}-{index}", fingerprint)).node
+                placed += 1
+            except NoNodes as why:
+                single = why.reasons
+            assert (chosen if isinstance(single, NodeAddress) else refused).pop(index) == single, f"seed {seed}, {turn}"
+        assert not chosen
+        assert not refused
+    assert placed
+    found, expected = [
+        {name: value for name, value in (await contents(each)).items() if name not in (":stats", ":rates")}
+        for each in (one, other)
+    ]
+    for sums in (found, expected):
+        tallies, rotations = sums.setdefault(":tallies", {}), sums[":rotations"]
+        for name, unit in (("cpu", 1), ("mib", MIB)):
+            straight = int(rotations.pop(f"straight_{name}".encode(), 0)) * unit
+            total = b"reserved_" + (b"cpu" if name == "cpu" else b"memory")
+            tallies[total] = int(tallies.get(total, 0)) + straight
+        # A batch that places nobody tells the time all the same.
+        rotations.pop(b"now")
+    assert {name: value for name, value in found.items() if not name.startswith(":batch:")} == expected, f"seed {seed}"
+    await assert_ledger_is_sound(one)
+
+
 async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_ledger_on: OpenLedger) -> None:
     settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
     ledger = await open_ledger_on(settings, **PATIENCE)
@@ -174,6 +237,32 @@ async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_l
     await repair(ledger, apply=True)
     await assert_ledger_is_sound(ledger)
     assert sum(node.pending.cpu_count for node in await ledger.nodes.list()) == 3 * rounds
+
+
+async def test_a_batch_stopped_at_any_command_and_asked_for_again_reserves_each_creation_once(
+    open_ledger_on: OpenLedger,
+) -> None:
+    ledger = await open_ledger_on(LedgerSettings(strategy=Strategy.LEAST_LOADED), **PATIENCE)
+    await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 200, 200 * GIB)] * 3)
+    failing, step, rounds, again = 0, 7 if ledger.client.embedded else 1, 0, True
+    while again:
+        failing, rounds = failing + step, rounds + 1
+        asked = BatchRequest((ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64)),) * 4, True, str(failing))
+        async with stopped(ledger.client, Stop("schedule_batch", failing)):
+            try:
+                await ledger.placements.schedule_batch(asked)
+                again = False
+            except SchedulerError:
+                pass
+        decided = await ledger.placements.schedule_batch(asked)
+        assert [placed.index for placed in decided.placed] == [0, 1, 2, 3]
+        for placed in decided.placed:
+            read = await ledger.reservations.get(placed.reservation.reservation_id)
+            assert (read.node_id, read.state) == (placed.node.node_id, ReservationState.PENDING)
+    assert failing > 30
+    await repair(ledger, apply=True)
+    await assert_ledger_is_sound(ledger)
+    assert sum(node.pending.cpu_count for node in await ledger.nodes.list()) == 4 * rounds
 
 
 @pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)

@@ -1,0 +1,27 @@
+-- @include "include/keys"
+-- @include "include/reply"
+-- What is kept of a batch as a whole, so that it can be told again:
+--   batch:<id>   hash: fingerprint, strategy, and `refused`, the creations that no node took: index;reason,count;… per line
+local batch_record = {}
+do
+  local RETENTION_MS, UNKEYED_MS = 3600000, 120000
+
+  -- The id of the reservation that a single placement with the batch's key has.
+  function batch_record.single_of(batch_id)
+    return 'k' .. string.sub(batch_id, 2)
+  end
+
+  -- The reply of a batch that was decided now. Of one that its caller cannot repeat only refusals are kept, for an
+  -- attempt whose reply was lost.
+  function batch_record.write(batch_id, placed, refused, terms, keyed)
+    local reply = { 'decided', terms.strategy, '0', placed, refused }
+    if not keyed and not refused[1] then return reply end
+    local lines = {}
+    for index, entry in ipairs(refused) do lines[index] = table.concat(entry, ';') end
+    local name = key('batch:' .. batch_id)
+    redis.call('HSET', name, 'fingerprint', terms.fingerprint, 'strategy', terms.strategy, 'refused',
+      table.concat(lines, '\n'))
+    redis.call('PEXPIRE', name, integer(keyed and terms.ttl_ms + math.max(RETENTION_MS, terms.ttl_ms) or UNKEYED_MS))
+    return reply
+  end
+end

@@ -1,0 +1,6 @@
+-- @include "include/row_plans"
+-- @include "include/ties"
+-- @include "include/ordinary_nodes"
+-- @include "include/straight_refusal"
+-- @include "include/new_reservations"
+-- What inline/several is made of, in one place, so that all of it reads rows through the same readers.
