@@ -65,7 +65,9 @@ async def test_a_repeated_key_is_told_the_same_and_another_batch_is_a_conflict(
     other = await api.post("/v1/schedule/batch", json=body | {"count": 3}, headers=key)
     assert (other.status_code, other.json()["code"]) == (409, "conflict")
     single = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers=key)
-    assert single.status_code == 200, "the keys of batches are their own"
+    assert (single.status_code, single.json()["code"]) == (409, "conflict"), (
+        "a key belongs to a batch or to a placement"
+    )
 
 
 @pytest.mark.parametrize(
