@@ -27,6 +27,8 @@ from scheduler.ledger.ledger import Ledger
 NOOP = "return 1"
 # On a busy machine a placement may outlast a call's deadline.
 PATIENCE = 60
+# Placements in one batch.
+BATCHES = (1, 4, 16, 64, 256)
 # Rounds of a fleet that changes; one says enough on a slow machine.
 CHURN_SECONDS = 15.0
 
@@ -65,13 +67,15 @@ class PlacementCost:
 class FleetCost:
     """What else one size of fleet costs. `first_use_us`: the first placement after the fleet was loaded. `churn_us`: a
     placement, by sizes in use, after a fifth of the nodes reported changes. `tied_us`: a placement on an idle fleet of
-    equal nodes. `refusal_us`: None where the strategy refuses nothing for lack of capacity."""
+    equal nodes. `refusal_us`: None where the strategy refuses nothing for lack of capacity. `batch_cpu_us`: all that
+    the server did for one placement of one shape, by how many came in one batch; 0: by itself."""
 
     nodes: int
     load_seconds: float
     first_use_us: float
     churn_us: dict[int, float]
     tied_us: float
+    batch_cpu_us: dict[int, float]
     refusal_us: float | None
     heartbeat_changed_us: float
     heartbeat_unchanged_us: float
@@ -170,12 +174,14 @@ class FleetBench:
     async def fleet_cost(self) -> FleetCost:
         churn_us = {shapes: await self._churn(shapes) for shapes in self._options.churn_shapes}
         changed_us, unchanged_us = await self._heartbeats()
+        batch_cpu_us = await self._batches()
         return FleetCost(
             nodes=self._node_count,
             load_seconds=self._load_seconds,
             first_use_us=self._first_use_us,
             churn_us=churn_us,
             tied_us=await self._tied(),
+            batch_cpu_us=batch_cpu_us,
             refusal_us=await self._refusal(),
             heartbeat_changed_us=changed_us,
             heartbeat_unchanged_us=unchanged_us,
@@ -225,6 +231,19 @@ class FleetBench:
             changed.append((await self._figures.round(reports)).script_us)
             unchanged.append((await self._figures.round(reports)).script_us)
         return middle(changed), middle(unchanged)
+
+    async def _batches(self) -> dict[int, float]:
+        """The sizes take turns, so that all of them meet the same fleet."""
+        rounds: dict[int, list[float]] = {0: [], **{size: [] for size in BATCHES}}
+        for _ in range(self._options.rounds):
+            for size, found in rounds.items():
+                request, count = request_of(0), max(1, min(self._options.calls, BATCHES[-1]) // max(1, size))
+                commands = [
+                    await (self._record.batch([request] * size) if size else self._record.schedule(request))
+                    for _ in range(count)
+                ]
+                found.append((await self._figures.round(commands)).cpu_us / max(1, size))
+        return {size: middle(found) for size, found in rounds.items()}
 
     async def _tied(self) -> float:
         """Every node idle and all alike but for what this benchmark reserved."""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from scheduler.connection.client import Argument
 from scheduler.domain.node import Heartbeat
-from scheduler.domain.placement import ScheduleRequest
+from scheduler.domain.placement import BatchRequest, ScheduleRequest
 from scheduler.ledger.ledger import Ledger
 from scheduler.ledger.nodes import NodeStore
 from scheduler.ledger.placements import PlacementStore
@@ -34,6 +34,13 @@ class CallRecorder:
         except _Recorded as recorded:
             return recorded.command
         raise AssertionError("a placement is one script")
+
+    async def batch(self, requests: Sequence[ScheduleRequest]) -> Command:
+        try:
+            await self._placements.schedule_batch(BatchRequest(tuple(requests)))
+        except _Recorded as recorded:
+            return recorded.command
+        raise AssertionError("a batch is one script")
 
     async def heartbeat(self, heartbeat: Heartbeat) -> Command:
         try:

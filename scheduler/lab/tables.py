@@ -155,6 +155,15 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
     return table
 
 
+def batch_cost_table(costs: Sequence[FleetCost]) -> Table:
+    sizes = list(costs[0].batch_cpu_us) if costs else []
+    columns = ("by itself" if size == 0 else f"in a batch of {size}" for size in sizes)
+    table = _table("What one placement of one shape costs Redis in a batch (µs of CPU)", "nodes", *columns)
+    for cost in costs:
+        table.add_row(f"{cost.nodes:,}", *(f"{cost.batch_cpu_us[size]:,.1f}" for size in sizes))
+    return table
+
+
 def refusals(refused: Mapping[str, int]) -> str:
     """`12 (insufficient_cpu 9, insufficient_memory 3)`, most frequent first."""
     if not refused:

@@ -54,6 +54,8 @@ async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer) ->
         assert cost.bytes_per_node != 0
     for fleet in report.fleets:
         assert set(fleet.churn_us) == {3}
+        assert list(fleet.batch_cpu_us) == [0, 1, 4, 16, 64, 256]
+        assert min(fleet.batch_cpu_us.values()) > 0
         assert fleet.refusal_us is not None
         assert (
             min(

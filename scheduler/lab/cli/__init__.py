@@ -204,7 +204,7 @@ def bench_schedule_command(
     """Measure placements inside the Redis server, beside a script that does nothing."""
     from scheduler.lab.bench import BenchOptions, bench_schedule
     from scheduler.lab.scratch import real_server
-    from scheduler.lab.tables import fleet_cost_table, placement_cost_table
+    from scheduler.lab.tables import batch_cost_table, fleet_cost_table, placement_cost_table
 
     options = BenchOptions(read_option("--strategy", kinds.choice(Strategy), strategy), rounds, calls)
     node_counts, shape_counts = counts("--nodes", nodes), counts("--shapes", shapes)
@@ -215,6 +215,7 @@ def bench_schedule_command(
     show(placement_cost_table(report.placements), report.as_dict(), as_json=as_json)
     if not as_json:
         show(fleet_cost_table(report.fleets), None, as_json=False)
+        show(batch_cost_table(report.fleets), None, as_json=False)
 
 
 def demo(
