@@ -8,7 +8,7 @@ local cpu_rows
 do
   -- @inline "include/packing"
   local EMPTY, CHUNK = 2 ^ 1000, 16
-  local classes, chunks, keys_of, dirty_classes, dirty_chunks = {}, {}, {}, {}, {}
+  local classes, chunks, dirty_classes, dirty_chunks = {}, {}, {}, {}
 
   -- { least memory, most memory, least of chunk 0, of chunk 1, … }; nil: nobody is in this class.
   local function class_heads(class)
@@ -43,17 +43,7 @@ do
 
   -- The key of a row.
   local function key_of(class, row)
-    local keys = keys_of[class]
-    if not keys then
-      keys = {}
-      keys_of[class] = keys
-    end
-    local known = keys[row]
-    if not known then
-      known = prefix .. 'row:' .. class .. ':' .. integer(row)
-      keys[row] = known
-    end
-    return known
+    return prefix .. 'row:' .. class .. ':' .. integer(row)
   end
 
   local function set_head(class, row, score)

@@ -1,41 +1,45 @@
--- An ordinary node (inline/straight): its row in `loads` as numbers, and where it stands in the index.
-local ordinary_nodes = {}
+-- An ordinary node (inline/straight): its row in `loads` in parts, and where it stands in the index.
+--   fixed, further   what placing does not change of its text
+--   pending_cpu, pending_memory, pending_count   what does
+--   load, above      its row in the index, and by how much the memory load with what is pending is above the capacity
+--   member           its entry in that row
+local ordinary_nodes
 do
   local ROW = '^(r,(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),)(%d+),(%d+),(%d+)([^,]*)$'
 
-  -- The node of a row; nil: it is none of the ordinary ones.
-  function ordinary_nodes.read(text, node_id)
-    local fixed, cpu, memory, load, used, starting, running, paused, pending_cpu, pending_memory, pending_count, further =
-      string.match(text, ROW)
-    if not fixed then return nil end
-    local tail = string.format('%010d%010d', running, paused) .. node_id
-    local present = starting + pending_count
-    return {
-      fixed = fixed, cpu = tonumber(cpu), memory = tonumber(memory), load = load + pending_cpu, present = present,
-      above = used + pending_memory - memory, pending_cpu = tonumber(pending_cpu),
-      pending_memory = tonumber(pending_memory), pending_count = tonumber(pending_count), further = further, tail = tail,
-      member = string.format('%010d', present) .. tail,
-    }
-  end
+  ordinary_nodes = {
+    -- The node of a row where the index shows it so, in `found`; else nil, and nothing may be written for it.
+    -- `tops`: of its class.
+    read = function(text, node_id, found, tops)
+      local fixed, cpu, memory, load, used, starting, running, paused, pending_cpu, pending_memory, pending_count, further =
+        string.match(text, ROW)
+      if not fixed then return nil end
+      local member = string.format('%010d%010d%010d', starting + pending_count, running, paused) .. node_id
+      memory, load = tonumber(memory), load + pending_cpu
+      if member ~= found.member or load ~= found.row or tonumber(cpu) ~= found.item.class.cpu
+        or memory < tops[1] or memory > tops[2] then
+        return nil
+      end
+      return {
+        fixed = fixed, further = further, pending_cpu = pending_cpu, pending_memory = pending_memory,
+        pending_count = pending_count, load = load, above = used + pending_memory - memory, member = member,
+      }
+    end,
 
-  -- Whether the index shows it where its row says that it is; else nothing may be written for it. `tops`: of the class.
-  function ordinary_nodes.stands_at(node, found, tops)
-    return node.member == found.member and node.load == found.row and node.cpu == found.item.class.cpu
-      and node.memory >= tops[1] and node.memory <= tops[2]
-  end
+    -- So much more is pending on it. Returns its new score in a class.
+    add = function(node, class, cpus, bytes)
+      local member = node.member
+      node.load, node.above = node.load + cpus, node.above + bytes
+      node.pending_cpu, node.pending_memory = node.pending_cpu + cpus, node.pending_memory + bytes
+      node.pending_count = node.pending_count + 1
+      node.member = string.format('%010d', string.sub(member, 1, 10) + 1) .. string.sub(member, 11)
+      return node.above + class.band
+    end,
 
-  -- So much more is pending on it. Returns its new score in a class.
-  function ordinary_nodes.add(node, class, cpus, bytes)
-    node.load, node.above, node.present = node.load + cpus, node.above + bytes, node.present + 1
-    node.pending_cpu, node.pending_memory = node.pending_cpu + cpus, node.pending_memory + bytes
-    node.pending_count = node.pending_count + 1
-    node.member = string.format('%010d', node.present) .. node.tail
-    return node.above + class.band
-  end
-
-  -- Its row.
-  function ordinary_nodes.written(node)
-    return node.fixed .. string.format('%d,%d,%d', node.pending_cpu, node.pending_memory, node.pending_count)
-      .. node.further
-  end
+    -- Its row.
+    written = function(node)
+      return node.fixed .. string.format('%d,%d,%d', node.pending_cpu, node.pending_memory, node.pending_count)
+        .. node.further
+    end,
+  }
 end

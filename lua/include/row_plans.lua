@@ -1,4 +1,6 @@
 -- @include "include/row_reads"
+-- @include "include/row_reads_more"
+-- @include "include/heads"
 -- @include "include/reply"
 -- Rows of the index as they will be once what is planned is written: who comes to a row and who leaves it is kept here, and
 -- all of include/row_reads is answered from what Redis has and that. Ranks within Redis do not move meanwhile, since
@@ -12,6 +14,18 @@
 local row_plans = {}
 do
   local FIRST, call, huge, plans = 8, redis.call, math.huge, {}
+
+  -- The keys of rows, each made once.
+  local keys_of, made = {}, cpu_rows.key_of
+  function cpu_rows.key_of(class, row)
+    local keys = keys_of[class]
+    if not keys then
+      keys = {}
+      keys_of[class] = keys
+    end
+    keys[row] = keys[row] or made(class, row)
+    return keys[row]
+  end
 
   local function plan_of(name)
     local plan = plans[name]

@@ -40,6 +40,7 @@ end
 -- nobody is accepted, unless `picker.unproven` says that too many were refused to know.
 local function best(classes, demand, picker)
   if picker.fill_to > 0 then
+    -- @inline "include/row_reads_more"
     -- @inline "include/fullest"
     -- @inline "include/fullest_judged"
     local chosen = fullest(classes, demand, picker.fill_to, picker, fullest_accepted)

@@ -2,6 +2,7 @@
 -- why (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the
 -- request may be too large for every node. Second: the commonest reason. Nothing is written: note_refused counts it.
 -- @include "include/rates"
+-- @include "include/row_reads_more"
 local TOLD_APART_MAX = 1000
 
 local function refuse_straight(classes, bytes, class_count)

@@ -1,5 +1,6 @@
 -- Stands inside include/ties: several nodes of one row have the same pressure.
 -- @include "include/highest_score"
+-- @include "include/row_reads_more"
 local function counts_of(member)
   return string.sub(member, 1, 30)
 end

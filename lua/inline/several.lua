@@ -68,10 +68,11 @@ do
     return known.reply
   end
 
-  -- An ordinary node by its id, or nil. Those that stand behind it in the index are likely to be asked for next, when so
-  -- many creations follow.
+  -- An ordinary node that was found, or nil: the index shows it otherwise than its row does. Those that stand behind it in
+  -- the index are likely to be asked for next, when so many creations follow.
   local function node_of(node_id, found, following)
-    if nodes[node_id] then return nodes[node_id] end
+    local known = nodes[node_id]
+    if known then return known.member == found.member and known.load == found.row and known or nil end
     if not texts[node_id] then
       local near, unread = row_plans.neighbours(found.key, found.member, math.min(AHEAD, following + 1)), {}
       for _, member in ipairs(near) do
@@ -81,7 +82,7 @@ do
       local read = call('HMGET', prefix .. 'loads', unpack(unread))
       for index, id in ipairs(unread) do texts[id] = read[index] or '' end
     end
-    nodes[node_id] = ordinary_nodes.read(texts[node_id], node_id)
+    nodes[node_id] = ordinary_nodes.read(texts[node_id], node_id, found, cpu_rows.classes[found.item.class.name])
     return nodes[node_id]
   end
 
@@ -98,8 +99,8 @@ do
     end
     local node_id, member, row, class = string.sub(found.member, 31), found.member, found.row, found.item.class
     local node = node_of(node_id, found, following)
-    several.astray = not node or not ordinary_nodes.stands_at(node, found, cpu_rows.classes[class.name])
-    if several.astray then return end
+    several.astray = not node
+    if not node then return end
     local head = found.item.head or row_reads.range(found.key, '0', '1')
     if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
     row_plans.take(found.key, member)

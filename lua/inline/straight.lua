@@ -31,6 +31,7 @@ repeat
   if not plain or not classes[1] then break end
   local picker, found = { counter = tonumber(rotations[3] or '0') }, nil
   if traits.fill_to > 0 then
+    -- @inline "include/row_reads_more"
     -- @inline "include/fullest"
     found = fullest(classes, { cpu = cpus }, traits.fill_to, picker)
   end
@@ -48,9 +49,10 @@ repeat
   end
 
   local node_id = string.sub(found.member, 31)
-  local chosen = ordinary_nodes.read(call('HGET', prefix .. 'loads', node_id) or '', node_id)
   local class, row, member = found.item.class, found.row, found.member
-  if not chosen or not ordinary_nodes.stands_at(chosen, found, cpu_rows.classes[class.name]) then break end
+  local chosen = ordinary_nodes.read(call('HGET', prefix .. 'loads', node_id) or '', node_id, found,
+    cpu_rows.classes[class.name])
+  if not chosen then break end
   local new_score, new_row = ordinary_nodes.add(chosen, class, cpus, bytes), row + cpus
 
   -- Write, in the order of include/index and of the text below.

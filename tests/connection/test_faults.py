@@ -390,6 +390,6 @@ async def test_a_write_whose_replicas_are_not_known_is_told_as_written(
         return OK if command[0] != b"WAIT" else reply
 
     async with StubServer(answer) as server:
-        client = await connect_to(server.address, wait_replicas=2, operation_timeout_ms=300, attempt_timeout_ms=100)
+        client = await connect_to(server.address, wait_replicas=2, operation_timeout_ms=1_500, attempt_timeout_ms=500)
         with pytest.raises(StoreUnavailable, match="written, but it is not known whether 2 replicas have it"):
             await client.run("single", settings_key=SETTINGS, durable=True, retry=retry)
