@@ -9,6 +9,7 @@ import pytest
 from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.settings import LedgerSettings
+from scheduler.errors import NoNodes
 from tests.lifecycle.cluster import GIB, NOTHING, REPORT_TTL_MS, Cluster, event
 
 REPORT_MS = 5_000
@@ -181,3 +182,25 @@ async def test_a_sandbox_that_is_recorded_after_its_caller_gave_up_has_the_size_
     await cluster.record("mine")
     await listing(cluster, ("mine", "new"), 5)
     assert await cluster.pending() == (1, 1024, 1)
+
+
+@pytest.mark.parametrize("told", ["create", "fork"])
+@pytest.mark.parametrize("forgotten_by", ["delete", "unregister"])
+async def test_the_size_of_an_event_is_not_replaced_by_that_of_its_reservation(
+    cluster: Cluster, told: str, forgotten_by: str
+) -> None:
+    """A create took less than was asked for, and what the event told of it was forgotten: its end frees no more than it
+    was seen to take."""
+    await cluster.add()
+    await cluster.cancel(await cluster.place(8, 2048, sandbox_id="s3"))
+    await cluster.tell("a", event(told, "s3", 1, 1024))
+    if forgotten_by == "unregister":
+        await cluster.services.nodes.unregister("a", "run-1")
+    else:
+        await cluster.tell("a", event("delete", "s3"))
+    await listing(cluster, ("s0", "s3"), 15)
+    await cluster.tell("a", event("delete", "s3"))
+    with pytest.raises(NoNodes):
+        await cluster.place(3, 1024)
+    await listing(cluster, ("s0",), 13)
+    await cluster.place(3, 1024)

@@ -15,7 +15,7 @@ from tests.support.accounting import reports
 from tests.support.accounting.ledger import Record
 from tests.support.accounting.reports import Report
 from tests.support.accounting.rules import Rules
-from tests.support.model.accounts import RULES, AccountingModel, Binding
+from tests.support.model.accounts import RULES, AccountingModel, Binding, sized
 from tests.support.model.facts import ModelReservation, Totals
 
 LEAST_INTERVAL_MS = 1000
@@ -140,9 +140,12 @@ class ReportingModel(AccountingModel):
         what was told is awaited again."""
         installed, deletes = self.installed.setdefault(node_id, set()), self.deletes.setdefault(node_id, {})
         for sandbox_id in mine - installed:
+            owner = self.claimant(node_id, sandbox_id)
+            if owner is not None and sandbox_id not in self.bindings:
+                self._remember(sandbox_id, owner)
             if not self.is_bound(sandbox_id, node_id):
                 self.bind(sandbox_id, node_id)
-            if (owner := self.claimant(node_id, sandbox_id)) is not None:
+            if owner is not None:
                 self.counts_for(owner, sandbox_id)
                 self.used_names.add(owner.name)
             record, told = self.ledger(node_id).record(sandbox_id), self.ledger(node_id).generation + 1
@@ -160,6 +163,15 @@ class ReportingModel(AccountingModel):
                 ledger = ledger.put_record(record._replace(told_at=self.now_ms))
                 self.bindings[sandbox_id] = Binding(node_id, self.now_ms)
         self.put(node_id, ledger)
+
+    def _remember(self, sandbox_id: str, owner: ModelReservation) -> None:
+        """Of a sandbox that was unbound only its reservation tells, and not its size, when an event told another."""
+        told = self.events_seen.get(owner.node_id, set())
+        stated = {(SandboxEventType.CREATE, sandbox_id), (SandboxEventType.FORK, sandbox_id)} & told
+        ledger = self.ledger(owner.node_id)
+        record = ledger.record(sandbox_id) or Record(sandbox_id)
+        size = () if stated else sized(owner.cpu, owner.memory)
+        self.put(owner.node_id, ledger.put_record(record._replace(size=size, told=True)))
 
     def _rebind(self, node_id: str, mine: set[str]) -> None:
         ledger = self.ledger(node_id)
