@@ -204,3 +204,17 @@ async def test_the_size_of_an_event_is_not_replaced_by_that_of_its_reservation(
         await cluster.place(3, 1024)
     await listing(cluster, ("s0",), 13)
     await cluster.place(3, 1024)
+
+
+async def test_a_copy_of_an_older_report_makes_no_second_entry_of_one_that_is_told(cluster: Cluster) -> None:
+    """Without sequences it looks like a restart, after which what had entered before enters again."""
+    await cluster.add()
+    await listing(cluster, ("before",), 1)
+    entered, waiting = [await cluster.place(2, 2048, **HEARTBEAT) for _ in range(2)]
+    await cluster.confirm(entered, "s1")
+    await listing(cluster, None, 3, create_successes=1)
+    assert await cluster.ending(entered) == ("settled", "counters")
+    await listing(cluster, ("before",), 1, create_successes=0)
+    await listing(cluster, ("before", "s1"), 3, create_successes=1)
+    assert await cluster.ending(waiting) == ("pending", None)
+    assert await cluster.pending() == (2, 2048, 1)

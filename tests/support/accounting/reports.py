@@ -233,9 +233,10 @@ def _entered(ledger: Ledger, rules: Rules, before: Ledger, report: Report) -> tu
 
 def _lowest(ledger: Ledger) -> int:
     """Ends and forks that were taken from the credit and that no report may have counted yet. Below that, the
-    credit speaks of entries that never happened: of creates that ended without one."""
-    ends = sum(1 for r in ledger.reservations if not r.open and r.doubt == CLEAN_REPORTS and r.reason != "counters")
-    return -ends - ledger.recent_forks
+    credit speaks of entries that never happened: of creates that ended without one. Counters that settled one whose
+    name is told may have shown another's entry."""
+    ended = [r for r in ledger.reservations if not r.open and r.doubt == CLEAN_REPORTS]
+    return -sum(1 for r in ended if r.told or r.reason != "counters") - ledger.recent_forks
 
 
 def _count_growth(ledger: Ledger, before: Ledger, report: Report) -> Ledger:
