@@ -107,8 +107,11 @@ class LifecycleModel(AvoidingModel):
         if not ended:
             self.bind(sandbox_id, node_id)
             self.counts_for(reservation, sandbox_id)
-        confirmed = calls.confirm(self.ledger(node_id), RULES, reservation.name, sandbox_id, self.now_ms)
+        roster = self.ledger(node_id).roster
+        asked = self.ledger(node_id)._replace(roster=frozenset(self.installed.get(node_id, ())))
+        confirmed = calls.confirm(asked, RULES, reservation.name, sandbox_id, self.now_ms)
         assert confirmed is not None
+        confirmed = confirmed._replace(roster=roster)
         kept = confirmed.reservation(reservation.name)
         # What counters had told of it is counted anew once it was open again.
         confirmed = confirmed.put(kept._replace(left=None if not before.reservation(kept.name).open else kept.left))
