@@ -77,7 +77,8 @@ class TellingModel(ReportingModel):
     def _told_here(self, node_id: str, sandbox_id: str, before: Ledger, after: Ledger, elsewhere: bool) -> None:
         """What is told of a sandbox that another node holds, or that has ended, binds nothing."""
         if elsewhere or self.is_over(sandbox_id, node_id):
-            self.put(node_id, after._replace(records=before.records))
+            load = before.baseline_load
+            self.put(node_id, after._replace(records=before.records, baseline=before.baseline, baseline_load=load))
         else:
             self.put(node_id, self._awaited_anew(after, sandbox_id))
             self.bind(sandbox_id, node_id)
