@@ -237,8 +237,10 @@ class AccountingModel(Model):
         self.put(node_id, before._replace(records=records, paused=frozenset(), deleted=deleted))
 
     def _given(self, ledger: Ledger) -> set[str]:
-        """Names that callers gave to sandboxes whose create was cancelled or expired and may still begin."""
-        given = {r.sandbox for r in ledger.reservations if r.told and not r.open and not r.known and r.doubt}
+        """Names that callers gave to sandboxes whose create was cancelled or expired and may still begin, and that no
+        roster has listed yet."""
+        ended = [r for r in ledger.reservations if not r.open and r.name not in self.used_names]
+        given = {r.sandbox for r in ended if r.told and not r.known and r.doubt}
         return given - {r.sandbox for r in ledger.reservations if r.open}
 
     def _unobserved(self, ledger: Ledger) -> Ledger:
