@@ -6,7 +6,7 @@ ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell for name in $(VENV)/bin/python python3 python3.13 python3.12 python3.11 python3.14; do \
 	if $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$name; break; fi; done)
 endif
-VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VERSION := $(if $(PYTHON),$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null))
 TESTED := $(shell sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest

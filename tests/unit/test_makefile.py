@@ -109,6 +109,13 @@ def test_what_is_no_python_is_told(checkout: Checkout) -> None:
     assert "/nowhere/python3 is no Python that runs here" in printed
 
 
+def test_a_machine_without_python_is_told_so_and_nothing_else(checkout: Checkout) -> None:
+    status, printed = checkout.make(["PYTHON="])  # what is left when none of the names is found
+    assert status != 0
+    said = [line for line in printed.splitlines() if not line.startswith("make:")]
+    assert said == ["Python 3.11 or later is needed; none was found (make PYTHON=/path/to/python3)."]
+
+
 def test_another_version_gets_another_environment_and_says_so(checkout: Checkout) -> None:
     checkout.install("3.11")
     status, printed = checkout.install("3.13")
