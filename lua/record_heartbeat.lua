@@ -110,7 +110,6 @@ if not listed_already then
 end
 
 -- Decide: what this report says, and what has grown since the last one.
-local details = tonumber(ARGV[15])
 local figures = {}
 for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[16 + index]) end
 figures.resources = ARGV[14]
@@ -143,8 +142,8 @@ if tells_roster and not sliced then
   local function install_roster()
     -- @inline "include/install"
     if not unchanged then
-      local added, removed, last_added = {}, {}, 30 + details + tonumber(ARGV[9])
-      for index = 31 + details, #ARGV do
+      local added, removed, last_added = {}, {}, 30 + ARGV[15] + ARGV[9]
+      for index = 31 + ARGV[15], #ARGV do
         local part = index <= last_added and added or removed
         part[#part + 1] = ARGV[index]
       end
@@ -239,7 +238,7 @@ local function write_report()
     fields[#fields + 1], fields[#fields + 2] = 'reports', told
   end
   for _, name in ipairs(FIGURES) do fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name]) end
-  for index = 31, 30 + details do fields[#fields + 1] = ARGV[index] end
+  for index = 31, 30 + ARGV[15] do fields[#fields + 1] = ARGV[index] end
   if tells_roster and not unchanged and not sliced and not roster.contested[1] then
     fields[#fields + 1], fields[#fields + 2] = 'roster_digest', digest
   end

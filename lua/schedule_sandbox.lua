@@ -32,11 +32,12 @@
 -- Cost: O(classes + log nodes); bounded slices of expiry and silence backlog, each answered with 'again', as is a search
 --       that limits refuse too many nodes
 -- @include "include/keys"
--- @include "include/reply"
+-- @include "include/integer"
 -- @include "include/time"
 -- @include "include/stored_settings"
 -- @include "include/batch_beside"
 -- @inline "inline/straight"
+-- @include "include/reply"
 -- @include "include/cursors"
 -- @include "include/settings"
 -- @include "include/request"

@@ -3,7 +3,8 @@
 local SIXTEEN = '<dddddddddddddddd'
 
 local function form_of(count)
-  return count < 17 and string.sub(SIXTEEN, 1, count + 1) or '<' .. string.rep('d', count)
+  if count == 16 then return SIXTEEN end
+  return count < 16 and string.sub(SIXTEEN, 1, count + 1) or '<' .. string.rep('d', count)
 end
 
 local function pack_numbers(list)

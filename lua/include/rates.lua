@@ -1,5 +1,5 @@
 -- @include "include/keys"
--- @include "include/reply"
+-- @include "include/integer"
 -- Placements and refusals of the last minute, by the second:
 --   rotations, field placed   'second,count' of the second that placements are counted in now
 --   rates     hash: p<slot> → 'second,count', r<slot> → 'second,reason=count,…'; a slot is the second modulo 64

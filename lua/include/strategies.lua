@@ -1,3 +1,8 @@
+-- To which share of its capacity a strategy that ranks fills a node; nil: it does not rank.
+local function share_filled(name, per_mille)
+  return name == 'least_loaded' and (per_mille or 0) / 1000 or name == 'most_loaded' and 1 or nil
+end
+
 -- The strategies, one row each, and what follows from the name; nothing else asks for a strategy by its name.
 --   by             what chooses among the candidates: rank (the index by load), turn (the next id), chance (the caller's
 --                  random number), group (where the open group of the request's key is)
@@ -12,10 +17,11 @@ local function strategy_traits(name, per_mille)
   } or name == 'random' and {
     by = 'chance', candidates = 'any',
   } or name == 'least_loaded' and {
-    by = 'rank', candidates = 'any', admits = true, fill_to = (per_mille or 0) / 1000, cursor = 'ties',
+    by = 'rank', candidates = 'any', admits = true, fill_to = share_filled(name, per_mille), cursor = 'ties',
     other_cursor = 'ordinary_ties',
   } or name == 'most_loaded' and {
-    by = 'rank', candidates = 'any', admits = true, fill_to = 1, cursor = 'ties', other_cursor = 'ordinary_ties',
+    by = 'rank', candidates = 'any', admits = true, fill_to = share_filled(name), cursor = 'ties',
+    other_cursor = 'ordinary_ties',
   } or name == 'grouped_round_robin' and {
     by = 'group', candidates = 'ready', cursor = 'fallback', other_cursor = 'fallback',
   } or nil

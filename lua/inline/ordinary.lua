@@ -2,12 +2,12 @@
 -- (inline/straight says what that is): the strategy, the times, where the rotations stand, and the classes of the
 -- index. `break` leaves the block around it when it is not.
 -- Reads: stored
--- Sets: admission, call, form, format, listed, now, now_ms, placement, report_ttl_ms, reservation_ttl_ms,
---   rotations, strategy, traits
+-- Sets: admission, call, fill_to, form, format, listed, now, now_ms, placement, report_ttl_ms, reservation_ttl_ms,
+--   rotations, strategy
 local call, form = redis.call, string.format
 local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms = unpack(stored, 1, 6)
-local traits = strategy_traits(strategy, stored[13])
-if format ~= FORMAT or not traits or traits.by ~= 'rank' or (admission ~= 'strategy' and admission ~= 'always')
+local fill_to = share_filled(strategy, stored[13])
+if format ~= FORMAT or not fill_to or (admission ~= 'strategy' and admission ~= 'always')
   or not rotation_of_groups(placement) or stored[7] == 'unlimited' or stored[8] == 'unlimited'
   or stored[10] or stored[12] or (stored[15] or '') ~= '' then
   break

@@ -2,7 +2,7 @@
 -- would place it after the one before. All is decided first, in `several.place`, and writes nothing: rows of the index
 -- are read as they will be (include/row_plans). `several.write` writes it together, each key once, in the order of
 -- include/index: the new entries, the nodes' rows, the heads, and last the old entries go.
--- Reads: call, listed, now, now_ms, reservation_ttl_ms, rotations, strategy, traits
+-- Reads: call, fill_to, listed, now, now_ms, reservation_ttl_ms, rotations, strategy
 -- Sets: several
 -- @inline "include/planned"
 local several = { placed = 0, cpus = 0, mib = 0, held = {}, refused = {} }
@@ -42,9 +42,9 @@ do
 
   -- The node whose turn it is; nil: nobody has the capacity. Second: that cannot be said here.
   local function choose(classes, cpus)
-    if traits.fill_to > 0 then
+    if fill_to > 0 then
       -- @inline "include/fullest"
-      local found = fullest(classes, { cpu = cpus }, traits.fill_to, picker)
+      local found = fullest(classes, { cpu = cpus }, fill_to, picker)
       if found then return found end
     end
     for _ = 1, TRIES do

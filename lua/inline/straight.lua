@@ -30,10 +30,10 @@ repeat
   -- @inline "inline/ordinary_classes"
   if not plain or not classes[1] then break end
   local picker, found = { counter = tonumber(rotations[3] or '0') }, nil
-  if traits.fill_to > 0 then
+  if fill_to > 0 then
     -- @inline "include/row_reads_more"
     -- @inline "include/fullest"
-    found = fullest(classes, { cpu = cpus }, traits.fill_to, picker)
+    found = fullest(classes, { cpu = cpus }, fill_to, picker)
   end
   if not found then
     local least, rows_found = scan(classes, cpus)
