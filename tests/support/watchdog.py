@@ -4,9 +4,9 @@ pytest-timeout's own timers do not keep that promise. Its signal raises in whate
 inside a task of the event loop the exception becomes that task's result, and the hang goes on without a timer. And
 it forgets the timer of a test that has failed, although its teardown is still to come. So its settings (`timeout`,
 `--timeout`, the mark) are kept, but the time is watched here: from the start of a test to the end of its last
-fixture, by a thread of its own, and by one that does not need the interpreter's lock. A process that hangs says
-the test's name and where everything stands, ends the processes it has started, and exits; under pytest-xdist the
-run reports a crashed worker by the test's name and goes on with another.
+fixture, and while a file is collected, by a thread of its own, and by one that does not need the interpreter's
+lock. A process that hangs says the test's name and where everything stands, ends the processes it has started, and
+exits; under pytest-xdist the run reports a crashed worker by the test's name and goes on with another.
 """
 
 from __future__ import annotations
@@ -47,6 +47,17 @@ class Watchdog:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self._disarm()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, object, object]:
+        """A file that hangs while it is imported is told by its name."""
+        seconds = pytest_timeout.get_env_settings(self._config).timeout
+        if seconds:
+            self._arm(f"while tests were collected, {collector.nodeid or 'in all folders'}", seconds)
         try:
             return (yield)
         finally:

@@ -47,6 +47,7 @@ HANGS = {
     "in a test": "def test_hangs(): threading.Event().wait()",
     "without letting go of the interpreter": "def test_hangs(): re.match('(a+)+$', 'a' * 64 + 'b')",
 }
+IMPORTED = "threading.Event().wait()"
 AT_THE_END = "def test_hangs(): threading.Thread(target=threading.Event().wait).start()"
 
 
@@ -75,6 +76,12 @@ def test_a_hang_ends_with_the_name_of_its_test(where: str, tmp_path: Path) -> No
     ended = run(tmp_path, HANGS[where])
     assert ended.returncode == 1
     assert "test_hangs" in ended.stderr
+
+
+def test_a_hang_while_files_are_imported_ends_with_the_name_of_the_file(tmp_path: Path) -> None:
+    ended = run(tmp_path, IMPORTED)
+    assert ended.returncode == 1
+    assert "while tests were collected, test_it.py" in ended.stderr
 
 
 def test_under_xdist_the_name_is_told_and_the_other_tests_run(tmp_path: Path) -> None:

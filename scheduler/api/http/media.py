@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgpack
@@ -16,11 +16,13 @@ from starlette.types import Send
 from scheduler import deadline
 from scheduler.api.http.header_fields import HeaderFields
 from scheduler.api.http.problems import invalid_body
-from scheduler.errors import DeadlineExceeded, Malformed, PayloadTooLarge, UnsupportedMediaType
+from scheduler.errors import DeadlineExceeded, Malformed, Overloaded, PayloadTooLarge, UnsupportedMediaType
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 PROBLEM_JSON = "application/problem+json"
+# So many bodies of the largest size may be unfinished at once, or more of smaller ones.
+LARGEST_UNFINISHED = 16
 _MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
 
 
@@ -66,7 +68,8 @@ def wants_msgpack(request: Request) -> bool:
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
-    """The complete body, counted while it arrives, so that nothing larger is held. Raises PayloadTooLarge."""
+    """The complete body, counted while it arrives, so that nothing larger is held. Raises PayloadTooLarge, and
+    Overloaded when too much of other bodies waits for the rest of them."""
     check_encoding(request)
     announced = HeaderFields.of(request.scope).first(b"content-length")
     if announced is not None and announced.isdecimal() and int(announced[:20]) > most_bytes:
@@ -76,7 +79,7 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
     try:
         # A body that arrives slowly, or not at all, counts against the request's deadline.
         async with asyncio.timeout(deadline.remaining_ms(default=60_000) / 1000):
-            return await _parts(request, most_bytes)
+            return await _unfinished.read(request, most_bytes)
     except TimeoutError:
         raise DeadlineExceeded("the body did not arrive within the request's deadline") from None
 
@@ -86,7 +89,8 @@ def _has_arrived(request: Request) -> bool:
     return getattr(getattr(request.receive, "__self__", None), "more_body", True) is False
 
 
-async def _parts(request: Request, most_bytes: int) -> bytes:
+async def _parts(request: Request, most_bytes: int, hold: Callable[[int], None] | None = None) -> bytes:
+    """`hold` is told the bytes of each part."""
     parts, size, more = [], 0, True
     while more:
         message = await _next_part(request)
@@ -95,8 +99,36 @@ async def _parts(request: Request, most_bytes: int) -> bytes:
         size += len(part)
         if size > most_bytes:
             raise _too_large(most_bytes)
+        if hold is not None:
+            hold(len(part))
         parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _UnfinishedBodies:
+    """What this process holds of bodies that have not arrived whole: each may be large, and all together only as large
+    as a few of the largest, so that callers who never finish take no memory from others."""
+
+    def __init__(self) -> None:
+        self._held_bytes = 0
+
+    async def read(self, request: Request, most_bytes: int) -> bytes:
+        held_bytes = 0
+
+        def hold(size: int) -> None:
+            nonlocal held_bytes
+            held_bytes += size
+            self._held_bytes += size
+            if self._held_bytes > LARGEST_UNFINISHED * most_bytes:
+                raise Overloaded("too much of other requests' bodies has arrived and waits for the rest")
+
+        try:
+            return await _parts(request, most_bytes, hold)
+        finally:
+            self._held_bytes -= held_bytes
+
+
+_unfinished = _UnfinishedBodies()
 
 
 async def _next_part(request: Request) -> Mapping[str, Any]:
