@@ -37,6 +37,8 @@ for _, member in ipairs(redis.call('ZRANGE', full, first, first + SLICE - 1)) do
   local place = row and cpu_rows.place_of(row, node_id)
   if not stands_at(place, { key = full, member = member }) then
     finding(subject, 'stranger', 'holds node ' .. node_id .. ', which belongs elsewhere')
+  elseif stands_twice(place, { key = full }) then
+    finding(subject, 'stranger', 'holds node ' .. node_id .. ', which stands in its class')
   end
 end
 return findings

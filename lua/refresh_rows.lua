@@ -46,7 +46,8 @@ for _, node_id in ipairs(node_ids) do
   if row then
     enter_capacity(node_id, row)
     resources.note_free(node_id, nil, row)
-    cpu_rows.move(node_id, nil, cpu_rows.place_of(row, node_id), rows[node_id].text)
+    local place = cpu_rows.place_of(row, node_id)
+    cpu_rows.move(node_id, place, place, rows[node_id].text)
   end
 end
 if #node_ids == SLICE then

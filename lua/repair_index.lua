@@ -24,7 +24,8 @@ for _, member in ipairs(members) do
   local node_id = string.sub(member, 31)
   local row = row_of(node_id)
   local place = row and cpu_rows.place_of(row, node_id)
-  if not stands_at(place, { key = full, member = member }) then
+  local found = { key = full, member = member }
+  if not stands_at(place, found) or stands_twice(place, found) then
     taken = taken + redis.call('ZREM', full, member)
   elseif place.key == full then
     cpu_rows.enter_class(class, place.memory)

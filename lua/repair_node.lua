@@ -113,7 +113,8 @@ if discovered then
   enter_capacity(node_id, row_of(node_id))
   resources.note_free(node_id, nil, row_of(node_id))
   mend_cpu_config(node_id, known.last_seen_ms ~= nil)
-  cpu_rows.move(node_id, nil, cpu_rows.place_of(row_of(node_id), node_id), rows[node_id].text)
+  local place = cpu_rows.place_of(row_of(node_id), node_id)
+  cpu_rows.move(node_id, place, place, rows[node_id].text)
 else
   for _, name in ipairs({ 'nodes', 'configured', 'seen', 'silent', 'avoided_until' }) do
     redis.call('ZREM', key(name), node_id)

@@ -38,13 +38,24 @@ local function choose_known(pools, goal, context, picker, unknown, plain)
   return classes[1] and best(classes, context.demand, picker)
 end
 
--- After too many refusals: the nodes that need no question, then the others by what is free on them.
+-- After too many refusals: the nodes that need no question, then the others by what is free on them. Without a `goal` only
+-- those that stand in no class: all classes were searched, and proven to have none.
 local function choose_free(pools, goal, context, picker, unknown)
   -- @inline "inline/most_free"
   -- Those that hold what is asked for of further resources are looked at by themselves.
-  if context.demand.resources then return nil end
+  if goal and context.demand.resources then return nil end
   picker.unproven, picker.rejected, picker.fitting = nil, 0, context.admits
-  return choose_known(pools, goal, context, picker, unknown, true) or most_free(pools, context, picker)
+  if not goal then picker.fill_to = 0 end
+  return goal and choose_known(pools, goal, context, picker, unknown, true)
+    or most_free(pools, context, picker, not goal)
+end
+
+-- Whether nodes of these pools may stand in no class.
+local function reach_beyond_classes(pools, demand)
+  for pool in string.gmatch(pools, '.') do
+    if free_classes(pool, demand)[1] then return true end
+  end
+  return false
 end
 
 -- Candidates of these pools in the order of preference, as far as capacity admits them.
@@ -62,8 +73,8 @@ local function choose_fitting(pools, context, picker)
       refused, found = true, choose_free(pools, goal, context, picker, true)
     end
   end
-  if not found and not refused and redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX then
-    found = choose_free(pools, goal, context, picker)
+  if not found and not refused and reach_beyond_classes(pools, context.demand) then
+    found = choose_free(pools, nil, context, picker)
   end
   return found
 end

@@ -6,6 +6,6 @@ local function distrust(node_id, row, context)
   save_rows()
   local found, place = context.found, row and cpu_rows.place_of(row, node_id)
   if found and not stands_at(place, found) then remove_found(found) end
-  if place then cpu_rows.move(node_id, nil, place, rows[node_id].text) end
+  if place then cpu_rows.move(node_id, place, place, rows[node_id].text) end
   return { 'again', 'index' }
 end

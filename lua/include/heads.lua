@@ -66,6 +66,7 @@ do
     local tops = class_heads(class)
     if not tops then
       classes[class] = { memory, memory }
+      cpu_rows.listed = nil
     elseif memory >= 0 and (tops[1] < 0 or memory < tops[1] or memory > tops[2]) then
       tops[1], tops[2] = tops[1] < 0 and memory or math.min(tops[1], memory), math.max(tops[2], memory)
       dirty_classes[class] = true

@@ -39,25 +39,23 @@ do
     return one and other and one.key == other.key and one.member == other.member
   end
 
-  -- The entries of a place: in its class, among the free ones, or both.
-  local function entries_of(place)
-    local entry = entry_in_class(place)
-    return entry, (place.shadowed or not entry) and cpu_rows.free_entry(place) or nil
-  end
-
   -- Moves a node from where it stood to where it belongs, and writes its row; nil stands for nowhere, and for no row.
+  -- Whether it stood in its class or among the free ones alone, only the index itself can say: a class may have come or gone
+  -- since. Where `old` is `new`, a node is put where it belongs that may stand elsewhere, or nowhere.
   function cpu_rows.move(node_id, old, new, text)
-    local entry, free, old_entry, old_free
-    if old then old_entry, old_free = entries_of(old) end
+    local entry, free, old_free, lost
+    if old and (old.shadowed or not class_heads(old.class)) then old_free = cpu_rows.free_entry(old) end
     if new then
-      entry, free = entries_of(new)
+      entry = entry_in_class(new)
+      free = (new.shadowed or not entry) and cpu_rows.free_entry(new) or nil
       local added = entry and add_entry(entry) == 1
+      lost = not old or (added and same_entry(old, entry))
       -- Where it was to be moved up and was not there, it stood among the free ones.
-      if added and same_entry(old_entry, entry) and not old_free then old_free = cpu_rows.free_entry(old) end
+      if added and old and lost and not old_free then old_free = cpu_rows.free_entry(old) end
       if free then add_entry(free) end
       if new.unknown then redis.call('ZADD', new.unknown, '0', new.member) end
     end
-    if not (old_entry or old_free) and new then
+    if lost then
       -- Nobody would meet it where it was.
       if entry then cpu_rows.lower_head(entry.class, entry.row, entry.score) end
       if free then cpu_rows.lower_head(free.class, free.row, free.score) end
@@ -68,14 +66,16 @@ do
     else
       redis.call('HDEL', key('loads'), node_id)
     end
-    if old_entry then raise_head(old_entry, same_entry(old_entry, entry) and entry.score) end
+    if old then raise_head(old, same_entry(old, entry) and entry.score) end
     if old_free then raise_head(old_free, same_entry(old_free, free) and free.score) end
     if entry then cpu_rows.lower_head(entry.class, entry.row, entry.score) end
     if free then cpu_rows.lower_head(free.class, free.row, free.score) end
     cpu_rows.flush()
-    if old_entry and not same_entry(old_entry, entry) then
-      local left = redis.call('ZREM', old_entry.key, old_entry.member)
-      if left == 0 and not old_free then old_free = cpu_rows.free_entry(old) end
+    if old and not same_entry(old, entry) and redis.call('ZREM', old.key, old.member) == 0 and not old_free then
+      -- Its class came after it.
+      old_free = cpu_rows.free_entry(old)
+      raise_head(old_free, same_entry(old_free, free) and free.score)
+      cpu_rows.flush()
     end
     if old_free and not same_entry(old_free, free) then redis.call('ZREM', old_free.key, old_free.member) end
     if old and old.unknown and not (new and new.unknown == old.unknown and new.member == old.member) then

@@ -7,6 +7,12 @@ local function stands_at(place, found)
   return place.key == found.key or place.unknown == found.key or cpu_rows.free_entry(place).key == found.key
 end
 
+-- Whether a node that was met among the free ones stands in its class as well, and nothing asks for both.
+local function stands_twice(place, found)
+  return not place.shadowed and found.key == cpu_rows.free_entry(place).key
+    and redis.call('ZSCORE', place.key, place.member) ~= false
+end
+
 -- Takes out what a search met and no row explains.
 local function remove_found(found)
   redis.call('ZREM', found.key, found.member)

@@ -27,7 +27,8 @@ local function commonest_shortage(further, request, context)
     if not reason or nodes > further[reason] or (nodes == further[reason] and name < reason) then reason = name end
   end
   local name = string.match(reason, '^insufficient_(.+)$')
-  for _, node_id in ipairs(redis.call('ZREVRANGEBYSCORE', key('resource:' .. name), '+inf', '-inf', 'LIMIT', 0, 32)) do
+  local less = '(' .. integer(context.demand.resources[name])
+  for _, node_id in ipairs(redis.call('ZREVRANGEBYSCORE', key('resource:' .. name), less, '-inf', 'LIMIT', 0, 32)) do
     local row = row_of(node_id)
     if row and node_pools.holds(context.variant, row.pool) and not request.excluded[node_id]
       and not is_masked(row, context.demand) and resources.lacking(row, context.demand.resources) == name then

@@ -7,6 +7,6 @@ local function stand_again(node_id)
   local score = redis.call('ZSCORE', place.key, place.member)
   local head = cpu_rows.chunk_heads(place.class, math.floor(place.row / cpu_rows.CHUNK))[place.row % cpu_rows.CHUNK + 1]
   if not score or not cpu_rows.class_heads(place.class) or tonumber(score) ~= place.score or head > place.score then
-    cpu_rows.move(node_id, nil, place, rows[node_id].text)
+    cpu_rows.move(node_id, place, place, rows[node_id].text)
   end
 end

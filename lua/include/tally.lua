@@ -43,12 +43,14 @@ local function tally_rows(classes, request, context, left)
   return left - memory, memory, 0
 end
 
-local function tally_nodes(request, context)
-  local counts, over = { insufficient_cpu = 0, insufficient_memory = 0, over_limit = 0 }, {}
-  for _, set in ipairs({ context.set, context.second }) do
-    for _, node_id in ipairs(redis.call('ZRANGE', key(set), 0, -1)) do
+-- Of all candidates, or of these lists of nodes; last: how many of them are candidates.
+local function tally_nodes(request, context, lists)
+  local counts, over, judged = { insufficient_cpu = 0, insufficient_memory = 0, over_limit = 0 }, {}, 0
+  for index, set in ipairs({ context.set, context.second }) do
+    for _, node_id in ipairs(lists and (lists[index] or {}) or redis.call('ZRANGE', key(set), 0, -1)) do
       local row = not request.excluded[node_id] and row_of(node_id)
-      if row and not is_masked(row, context.demand) then
+      if row and node_pools.holds(context.variant, row.pool) and not is_masked(row, context.demand) then
+        judged = judged + 1
         local score, reason = score_of(row, context.demand, context.settings)
         if not context.admits and context.demand.resources then
           reason = obstacle(row, context.demand, context.settings, false)
@@ -65,11 +67,26 @@ local function tally_nodes(request, context)
   for index, each in ipairs(over) do over[index] = string.sub(each.member, 31) end
   local cpu, memory, limit = counts.insufficient_cpu, counts.insufficient_memory, counts.over_limit
   counts.insufficient_cpu, counts.insufficient_memory, counts.over_limit = nil, nil, nil
-  return cpu, memory, limit, over, false, counts
+  return cpu, memory, limit, over, false, counts, judged
 end
 
--- More than are judged: those without a further resource by the order that is kept of it, the rest lacks something else.
-local function tally_resources(context, left)
+-- More than are judged: those without a further resource by the order that is kept of it. The rest lacks something else:
+-- of few it is told what.
+local function tally_resources(request, context, left)
+  local scarcest, holding
+  for name, amount in pairs(context.demand.resources) do
+    local found = amount > 0 and name ~= resources.BUILT_IN and redis.call('ZRANGEBYSCORE', key('resource:' .. name),
+      integer(amount), '+inf', 'LIMIT', 0, JUDGED_MOST + 1)
+    if found and (not holding or #found < #holding or (#found == #holding and name < scarcest)) then
+      scarcest, holding = name, found
+    end
+  end
+  if holding and #holding <= JUDGED_MOST then
+    local cpu, memory, limit, over, together, further, judged = tally_nodes(request, context, { holding })
+    local reason = 'insufficient_' .. scarcest
+    further[reason] = left > judged and (further[reason] or 0) + left - judged or further[reason]
+    return cpu, memory, limit, over, together, further
+  end
   local further = {}
   for name, amount in pairs(context.demand.resources) do
     local enough = redis.call('ZCOUNT', key('resource:' .. name), integer(amount), '+inf')
@@ -102,10 +119,10 @@ end
 -- others by reason.
 local function tally(request, context, left)
   local classes = classes_for(pools_of(context), nil, context.demand, 'fit', context.settings)
-  local plain = redis.call('HLEN', key('classes')) < cpu_rows.CLASSES_MAX
+  local plain = not reach_beyond_classes(pools_of(context), context.demand)
   for _, class in ipairs(classes) do plain = plain and not class.shadowed end
   if plain and not context.demand.resources then return tally_rows(classes, request, context, left) end
   if left <= JUDGED_MOST then return tally_nodes(request, context) end
-  if context.demand.resources then return tally_resources(context, left) end
+  if context.demand.resources then return tally_resources(request, context, left) end
   return tally_limits(classes, context, left)
 end

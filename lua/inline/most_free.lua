@@ -1,7 +1,7 @@
 -- inline/most_free.lua: nodes by what is free on them under everything that binds a creation. The only order of nodes beyond
 -- the 256th class, and the proof that none fits where limits refuse many.
 -- Reads: picker
--- Sets: FREE_LOOKED_AT, accepted_in, most_free, walk, walk_all
+-- Sets: FREE_LOOKED_AT, accepted_in, is_beyond_classes, most_free, walk, walk_all
 local FREE_LOOKED_AT = 256
 
 -- The first entry of one row with enough memory that `accepts` takes: from most of it down, or with `up` from least.
@@ -54,7 +54,15 @@ local function walk_all(classes, least, most, up, accepts)
   return best, any_more
 end
 
-local function most_free(pools, context, picker)
+-- Whether a node that stands among the free ones stands in no class.
+local function is_beyond_classes(node_id)
+  local row = row_of(node_id)
+  local place = row and cpu_rows.place_of(row, node_id)
+  return place and not (place.shadowed and redis.call('ZSCORE', place.key, place.member))
+end
+
+-- `alone`: only those that stand in no class.
+local function most_free(pools, context, picker, alone)
   local demand, settings = context.demand, context.settings
   local cpus = math.min(cpu_rows.FREE_ROWS, math.max(1, 2 * demand.cpu))
   local bytes = math.max(1, 2 * demand.memory)
@@ -62,20 +70,23 @@ local function most_free(pools, context, picker)
     local row = row_of(node_id)
     return row and pressure_on(row, demand) <= picker.fill_to and picker.accepts(node_id)
   end
-  local function take(classes, least, most)
-    local found, more = walk_all(classes, least, most, false, picker.accepts)
-    picker.unproven = picker.unproven or more
+  local crowded = redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX
+  local function accepts_beyond(node_id)
+    return is_beyond_classes(node_id) and picker.accepts(node_id)
+  end
+  -- While there is room for classes few nodes, if any, stand in none: a refusal waits for no more of them.
+  local function take(classes, least, most, beyond)
+    local found, more = walk_all(classes, least, most, false, beyond and accepts_beyond or picker.accepts)
+    picker.unproven = picker.unproven or (more and (crowded or not beyond))
     return found
   end
   for pool in string.gmatch(pools, '.') do
     local classes = free_classes(pool, demand)
     local found = demand.creation and picker.fill_to > 0 and walk_all(classes, cpus, -bytes, true, within_share)
-    found = found or (demand.creation and take(classes, cpus, -bytes))
+    found = found or (demand.creation and take(classes, cpus, -bytes, alone))
     -- Of nodes that stand in no class all capacities are counted, also those that keep nobody out.
     local all_bind = context.admits and not settings.cpu_unlimited and not settings.memory_unlimited
-    if not found and not all_bind and redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX then
-      found = take(classes, 0, 1)
-    end
+    if not found and not all_bind then found = take(classes, 0, 1, alone or not crowded) end
     if found then return found end
   end
   return nil
