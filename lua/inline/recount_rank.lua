@@ -63,10 +63,8 @@ do
     end
     local free = cpu_rows.free_entry(place)
     local in_class, among_free = not missing(place.key, place.score), not missing(free.key, free.score)
-    -- There was no room for its class when it came, or there is none yet.
-    local beyond = not place.shadowed or not cpu_rows.class_heads(place.class)
-      or redis.call('HLEN', key('classes')) >= cpu_rows.CLASSES_MAX
-    if not in_class and not (among_free and beyond) then
+    -- Among the free ones alone: there was no room for its class when it came.
+    if not in_class and not among_free then
       finding(subject, 'index', 'does not stand in row ' .. integer(place.row) .. ' of class ' .. place.class)
     end
     if place.shadowed and not among_free then finding(subject, 'index', 'does not stand among the free ones') end

@@ -21,7 +21,7 @@ from scheduler.domain.limits import MIB
 from scheduler.domain.node import DiscoveryState, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import BatchRequest, Decision, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.resources import ResourceLoad
-from scheduler.domain.settings import Admission, LedgerSettings
+from scheduler.domain.settings import Admission, LedgerSettings, NodeResourceLimit
 from scheduler.errors import NoNodes
 from scheduler.inspection.recount import recount
 from scheduler.inspection.repair import repair
@@ -159,6 +159,22 @@ async def test_a_node_that_stands_in_its_class_and_beyond_it_is_found_and_put_ri
     await ledger.client.command("ZADD", ledger.keys.named("row:r,free:8"), -2 * 1024 * MIB, row)
     assert [line for line in await recount(ledger) if "stands in its class" in line]
     await repair(ledger, apply=True)
+
+
+async def test_a_class_that_came_after_a_node_of_its_kind_with_limits_hides_it_from_nobody(
+    backend: Backend, library: ScriptLibrary, clock: VirtualClock
+) -> None:
+    limits = NodeResourceLimit(max_cpu_allocated_percent=60)
+    ledger = await open_crowded(backend, library, replace(LEAST_LOADED, node_resource_limit=limits), clock)
+    await fleet_of(ledger, **PLAIN, one=ready(30))
+    for node_id in ("plain-0", "plain-1", "plain-2"):
+        await ledger.nodes.remove(node_id)
+    await ledger.nodes.set("two", "http://two", DiscoveryState.ACTIVE)
+    await report(ledger, "two", ready(30))
+    await assert_ledger_is_sound(ledger)
+    assert await place(ledger, cold(10, 1), 3) == Counter({"one": 1, "two": 1, "over_limit: 4": 1})
+    await assert_ledger_is_sound(ledger)
+    await ledger.close()
 
 
 @pytest.mark.parametrize("strategy", [Strategy.MOST_LOADED, Strategy.ROUND_ROBIN, Strategy.RANDOM])
