@@ -1,8 +1,3 @@
--- To which share of its capacity a strategy that ranks fills a node; nil: it does not rank.
-local function share_filled(name, per_mille)
-  return name == 'least_loaded' and (per_mille or 0) / 1000 or name == 'most_loaded' and 1 or nil
-end
-
 -- The strategies, one row each, and what follows from the name; nothing else asks for a strategy by its name.
 --   by             what chooses among the candidates: rank (the index by load), turn (the next id), chance (the caller's
 --                  random number), group (where the open group of the request's key is)
@@ -10,6 +5,12 @@ end
 --   admits         capacity keeps nodes out, also where `admission` leaves that to the strategy
 --   fill_to        of those that rank: to which share of its capacity a node is filled before another is begun; 0: never
 --   cursor         the rotation that a creation moves; `other_cursor`: any other request; none: nobody takes turns
+
+-- To which share of its capacity a strategy that ranks fills a node; nil: it does not rank.
+local function share_filled(name, per_mille)
+  return name == 'least_loaded' and (per_mille or 0) / 1000 or name == 'most_loaded' and 1 or nil
+end
+
 -- `per_mille` is the setting `fill_to`. One row is made at a time: a table of all of them would cost every placement.
 local function strategy_traits(name, per_mille)
   return name == 'round_robin' and {
