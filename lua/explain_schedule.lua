@@ -74,6 +74,7 @@ local function figures_against(node_id, row, reason)
   if reason == 'spread' then return context.spread.figures(context.spread.counts(node_id, row)) end
   if reason ~= 'over_limit' then
     -- @inline "include/shortages"
+    if reason == 'too_large' then return excess_on(row, context.demand, settings) end
     return shortage_on(row, context.demand, reason)
   end
   -- @inline "include/over_limit"

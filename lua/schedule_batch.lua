@@ -15,7 +15,8 @@
 -- ARGV[11..]: forms  each its length and its values (include/request); then the number of creations, and of each the
 --             reservation id, the sandbox id that the caller gives ('' when the node does), and which form it has
 -- Reply: {'decided', strategy, replayed (1|0), {{index, node_id, endpoint, degraded, {reservation fields}}, …},
---        {{index, reason, count, …}, …}}: placed and refused ones, by index from 0
+--        {{index, {limit, current, pending, requested, maximum} | {}, reason, count, …}, …}}: placed and refused
+--        ones, by index from 0
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}: not all fit
 --        {'conflict', state of the single reservation with this key, '' when another batch has it}
 --        {'taken', index, {reservation fields} | {}}: the sandbox id is another's
@@ -107,7 +108,7 @@ for index, creation in ipairs(creations) do
       ended = stopped or why
       break
     else
-      refusals[#refusals + 1] = { index - 1, unpack(why, 4) }
+      refusals[#refusals + 1] = { index - 1, unpack(why, 3) }
     end
   end
 end

@@ -160,8 +160,8 @@ class InstanceMismatch(Conflict):
 
 
 class NoNodes(SchedulerError):
-    """No node may be chosen. `reasons` counts every discovered node under its first reason; `over_limit` is the
-    commonest limit: its name as `limit`, then `current`, `pending`, `requested`, `maximum`."""
+    """No node may be chosen. `reasons` counts every discovered node under its first reason; `over_limit` is what
+    keeps most of them out, in figures: its name as `limit`, then `current`, `pending`, `requested`, `maximum`."""
 
     code = "no_nodes"
 

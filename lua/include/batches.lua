@@ -43,11 +43,13 @@ do
     return placed
   end
 
-  local function refused_ones(text)
-    local refused = {}
+  local function refused_ones(text, figures)
+    local refused, next_figures = {}, string.gmatch((figures or '') .. '\n', '([^\n]*)\n')
     for line in string.gmatch(text, '[^\n]+') do
-      local entry = {}
+      local entry, exceeded = {}, {}
       for part in string.gmatch(line, '[^;,]+') do entry[#entry + 1] = part end
+      for part in string.gmatch(next_figures() or '', '[^,]+') do exceeded[#exceeded + 1] = part end
+      table.insert(entry, 2, exceeded)
       refused[#refused + 1] = entry
     end
     return refused
@@ -56,14 +58,14 @@ do
   -- The reply of a batch that was decided before; second: whether it was another batch. Neither: it was not decided, or
   -- stopped half-way, and then its creations say what is there already.
   function batches.read(batch_id, fingerprint, creations)
-    local known = as_table_of(key('batch:' .. batch_id), 'fingerprint', 'strategy', 'refused')
+    local known = as_table_of(key('batch:' .. batch_id), 'fingerprint', 'strategy', 'refused', 'figures')
     if known.fingerprint and known.fingerprint ~= fingerprint then return nil, true end
     for _, creation in ipairs(creations) do
       local earlier = read_earlier(creation)
       if earlier and earlier.fingerprint ~= fingerprint then return nil, true end
     end
     if not known.fingerprint then return nil end
-    return { 'decided', known.strategy, '1', batches.placed_ones(creations), refused_ones(known.refused) }
+    return { 'decided', known.strategy, '1', batches.placed_ones(creations), refused_ones(known.refused, known.figures) }
   end
 
   -- Groups as they were before this batch: their text, or false.

@@ -2,15 +2,47 @@
 -- Why nothing was chosen: every discovered node once, under its first reason. Counted from sets and rows, never by a scan.
 local TOLD_APART_MAX = 1000
 
-local function most_nodes(further)
-  local most = 0
-  for _, nodes in pairs(further or {}) do most = math.max(most, nodes) end
-  return most
+local function pools_of(context)
+  local pools = node_pools.candidates(context.variant).pools
+  return context.avoiding and pools .. string.upper(pools) or pools
+end
+
+-- What keeps most nodes out, in figures: { what, current, pending, requested, maximum }; of equally many the first of these.
+-- `kept`: how many each keeps out.
+local function figures_of(request, context, kept)
+  local told, most, further = {}, 0, 0
+  local function tell(nodes, figures)
+    local found = nodes > most and figures() or {}
+    if found[1] then told, most = found, nodes end
+  end
+  for _, nodes in pairs(kept.further) do further = math.max(further, nodes) end
+  tell(kept.over_limit, function()
+    -- @inline "include/over_limit"
+    return commonest_limit(context, request.excluded, kept.over)
+  end)
+  tell(kept.spread, function() return context.spread.figures(context.spread.fewest) end)
+  -- @inline "include/commonest_shortage"
+  tell(further, function() return commonest_shortage(kept.further, request, context) end)
+  local function of_capacity(what)
+    return function()
+      local classes = classes_for(pools_of(context), nil, context.demand, 'fit', context.settings)
+      return capacity_shortage(what, classes, request, context)
+    end
+  end
+  if kept.together or kept.cpu + kept.memory > TOLD_APART_MAX then
+    tell(kept.cpu + kept.memory, of_capacity(nil))
+  else
+    tell(kept.cpu, of_capacity('cpu'))
+    tell(kept.memory, of_capacity('memory'))
+  end
+  return told
 end
 
 local function refusal(request, context)
   local function count(set) return redis.call('ZCARD', key(set)) end
-  if context.too_large then return { 'refused', integer(count('nodes')), {}, 'too_large', integer(count('nodes')) } end
+  if context.too_large then
+    return { 'refused', integer(count('nodes')), context.too_large, 'too_large', integer(count('nodes')) }
+  end
   local reasons = {
     lingering = count('lingering'), over_limit = count('over_limit'), unhealthy = count('unhealthy'),
     not_ready = count('waiting'), excluded = 0,
@@ -55,16 +87,10 @@ local function refusal(request, context)
   else
     reasons.insufficient_cpu, reasons.insufficient_memory = cpu, memory
   end
-  local exceeded = {}
-  if reasons.over_limit > 0 then
-    -- @inline "include/over_limit"
-    exceeded = commonest_limit(context, request.excluded, over)
-  elseif context.spread and context.spread.fewest and reasons.spread >= most_nodes(further) then
-    exceeded = context.spread.figures(context.spread.fewest)
-  elseif further and next(further) then
-    -- @inline "include/shortages"
-    exceeded = commonest_shortage(further, request, context)
-  end
+  local exceeded = figures_of(request, context, {
+    over_limit = reasons.over_limit, spread = reasons.spread or 0, over = over, further = further or {},
+    cpu = context.admits and cpu or 0, memory = context.admits and memory or 0, together = together,
+  })
   if context.spread then context.spread.restore() end
   local reply = { 'refused', integer(count('nodes')), exceeded }
   for reason, nodes in pairs(reasons) do

@@ -10,6 +10,8 @@ local function shortage_on(row, demand, reason)
     figures = { row.cpu_load, row.pending_cpu, demand.cpu, row.cpu_capacity }
   elseif name == 'memory' then
     figures = { row.memory_load, row.pending_memory, demand.memory, row.memory_capacity }
+    -- More than can be counted is held on it.
+    if row.pending_memory + demand.memory > SAFE_INTEGER_MAX then figures[4] = SAFE_INTEGER_MAX end
   else
     local one = row.resources and row.resources[name] or { total = 0, load = 0, pending = 0 }
     figures = { one.load, one.pending, demand.resources and demand.resources[name] or 0, one.total }
@@ -19,21 +21,8 @@ local function shortage_on(row, demand, reason)
   return { name == 'cpu' and 'cpu_count' or name == 'memory' and 'memory_bytes' or name, unpack(figures) }
 end
 
--- Of the further resource that most candidates lack (`further`: reason → nodes) on the one of them that has most of it
--- free, among those looked at.
-local function commonest_shortage(further, request, context)
-  local reason
-  for name, nodes in pairs(further) do
-    if not reason or nodes > further[reason] or (nodes == further[reason] and name < reason) then reason = name end
-  end
-  local name = string.match(reason, '^insufficient_(.+)$')
-  local less = '(' .. integer(context.demand.resources[name])
-  for _, node_id in ipairs(redis.call('ZREVRANGEBYSCORE', key('resource:' .. name), less, '-inf', 'LIMIT', 0, 32)) do
-    local row = row_of(node_id)
-    if row and node_pools.holds(context.variant, row.pool) and not request.excluded[node_id]
-      and not is_masked(row, context.demand) and resources.lacking(row, context.demand.resources) == name then
-      return shortage_on(row, context.demand, reason)
-    end
-  end
-  return shortage_on({}, context.demand, reason)
+-- Of a node that could not hold the request if it were empty.
+local function excess_on(row, demand, settings)
+  local by_cpu = not settings.cpu_unlimited and row.cpu_capacity >= 0 and row.cpu_capacity < demand.cpu
+  return shortage_on(row, demand, by_cpu and 'insufficient_cpu' or 'insufficient_memory')
 end

@@ -2,14 +2,36 @@
 -- why (include/refusal): no candidate is fresh, one may rank as unknown or stands in no class, a limit is exceeded, or the
 -- request may be too large for every node. Second: the commonest reason. Nothing is written: note_refused counts it.
 -- @include "include/rates"
+-- @include "include/nearest"
 -- @include "include/row_reads_more"
 local TOLD_APART_MAX = 1000
 
-local function refuse_straight(classes, bytes, class_count)
+-- As include/shortages has it: of the node that has most of what it lacks. `text_of`: a node's row.
+local function straight_shortage(what, cpus, bytes, listed, text_of)
+  local classes = {}
+  for at = 1, #listed, 2 do
+    local cpu, band = string.match(listed[at], '^r,[^,]+,(%-?%d+),(%-?%d+),')
+    if cpu then
+      classes[#classes + 1] = { name = listed[at], cpu = tonumber(cpu), band = tonumber(band), final = cpu - cpus }
+    end
+  end
+  local node_id = what and nearest(classes, what)
+  if not what then
+    what, node_id = 'memory', nearest(classes, 'memory')
+    if not node_id then what, node_id = 'cpu', nearest(classes, 'cpu') end
+  end
+  local cpu, memory, cpu_load, memory_load, pending_cpu, pending_memory = string.match(node_id and text_of(node_id) or '',
+    '^r,(%d+),(%d+),(%d+),(%d+),%d+,%d+,%d+,(%d+),(%d+)')
+  if not cpu then return {} end
+  if what == 'cpu' then return { 'cpu_count', cpu_load, pending_cpu, integer(cpus), cpu } end
+  return { 'memory_bytes', memory_load, pending_memory, integer(bytes), memory }
+end
+
+local function refuse_straight(classes, cpus, bytes, listed, text_of)
   local function count(set) return redis.call('ZCARD', prefix .. set) end
   local left, holdable, memory = count('candidates'), false, 0
   for _, class in ipairs(classes) do holdable = holdable or class.band >= bytes end
-  if not holdable or left == 0 or class_count >= cpu_rows.CLASSES_MAX or count('over_limit') > 0
+  if not holdable or left == 0 or #listed / 2 >= cpu_rows.CLASSES_MAX or count('over_limit') > 0
     or redis.call('EXISTS', prefix .. 'unknown:r', prefix .. 'unknown:c') > 0 then
     return nil
   end
@@ -26,12 +48,15 @@ local function refuse_straight(classes, bytes, class_count)
     end
   end
   local reasons = { lingering = count('lingering'), unhealthy = count('unhealthy'), not_ready = count('waiting') }
+  local lacking
   if left > TOLD_APART_MAX then
     reasons.insufficient_capacity = left
   else
     reasons.insufficient_cpu, reasons.insufficient_memory = left - memory, memory
+    lacking = memory > left - memory and 'memory' or 'cpu'
   end
-  local reply, commonest, most = { 'refused', integer(count('nodes')), {} }, nil, 0
+  local reply, commonest, most = { 'refused', integer(count('nodes')) }, nil, 0
+  reply[3] = straight_shortage(lacking, cpus, bytes, listed, text_of)
   for reason, nodes in pairs(reasons) do
     if nodes > 0 then reply[#reply + 1], reply[#reply + 2] = reason, integer(nodes) end
     if nodes > most or (nodes == most and nodes > 0 and reason < commonest) then commonest, most = reason, nodes end

@@ -4,11 +4,6 @@
 -- candidates are judged one by one; of more, those that have the capacity are over a limit, and the rest lacks it.
 local JUDGED_MOST = 256
 
-local function pools_of(context)
-  local pools = node_pools.candidates(context.variant).pools
-  return context.avoiding and pools .. string.upper(pools) or pools
-end
-
 -- Calls `visit(key)` for every row with members that has CPUs free for the demand, of classes with or without limits.
 local function visit_rows(classes, bounded, visit)
   for _, class in ipairs(classes) do

@@ -51,7 +51,7 @@ if request.creation then
   local row = context.node_id and row_of(context.node_id)
   if not row or row.cpu_capacity < context.demand.cpu or row.memory_capacity < context.demand.memory then
     -- @inline "include/too_large"
-    context.too_large = is_too_large(context.demand, settings)
+    context.too_large = too_large_for(context.demand, settings)
     if context.too_large then context.node_id, context.moves, context.group = nil, nil, nil end
   end
 end

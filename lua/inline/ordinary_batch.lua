@@ -48,7 +48,7 @@ repeat
       several.held, several.placed, ended = {}, 0, why
       break
     else
-      refused[#refused + 1] = { index - 1, unpack(why, 4) }
+      refused[#refused + 1] = { index - 1, unpack(why, 3) }
     end
   end
   if undecided then break end

@@ -10,10 +10,10 @@ function spread_refusal.blocks(node_id, row)
   return #holders >= HOLDERS_MAX and not held[node_id]
 end
 
--- What is told of a place that has `count` already; {}: it is none, or there is none.
+-- What is told of a place that has `count` already. One that has not the label is none, and takes nothing.
 function spread_refusal.figures(count)
   if #holders >= HOLDERS_MAX then return { 'spread_nodes', integer(#holders), '0', '1', integer(HOLDERS_MAX) } end
-  if not count or not spread_refusal.ceiling then return {} end
+  if not count or not spread_refusal.ceiling then return { 'spread', '0', '0', '1', '0' } end
   return { 'spread', integer(count), '0', '1', integer(spread_refusal.ceiling + 1) }
 end
 

@@ -44,7 +44,14 @@ def batch_view(decision: BatchDecision) -> dict[str, Any]:
             }
             for placed in decision.placed
         ],
-        "refused": [{"index": refused.index, "reasons": dict(refused.reasons)} for refused in decision.refused],
+        "refused": [
+            {
+                "index": refused.index,
+                "reasons": dict(refused.reasons),
+                "over_limit": over_limit_view(refused.over_limit),
+            }
+            for refused in decision.refused
+        ],
         "strategy": decision.strategy.value,
         "replayed": decision.replayed,
     }

@@ -124,10 +124,11 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One creation of a batch that no node can take: how many nodes gave each reason."""
+    """One creation of a batch that no node can take: how many nodes gave each reason, and what keeps most out."""
 
     index: int
     reasons: Mapping[str, int]
+    over_limit: OverLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class LabelMismatch:
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
     """Why one node is where it is: its rank (0 is first), or the reason why it is excluded. `pressure` is projected
-    with the request on it; `over_limit` comes with `over_limit`, `insufficient_…` and
+    with the request on it; `over_limit` comes with `over_limit`, `insufficient_…`, `too_large` and
     `spread`, `label` with the reason of that name."""
 
     node_id: str
@@ -181,8 +182,7 @@ class NodeExplanation:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """`node` None: the request would be refused, and `reasons` counts why; `over_limit` is what keeps most nodes out,
-    in figures: of limits, else of further resources and spread. `nodes` in id order: all of them, or one page, and
-    then the `cursor` of the next (None at the end)."""
+    in figures. `nodes` in id order: all of them, or one page, and then the `cursor` of the next (None at the end)."""
 
     strategy: Strategy
     node: NodeAddress | None

@@ -167,7 +167,9 @@ class PlacementStore:
                 )
                 for index, node_id, endpoint, degraded, fields in placed
             ),
-            refused=tuple(Refused(int(index), codec.counts(reasons)) for index, *reasons in refused),
+            refused=tuple(
+                Refused(int(index), codec.counts(reasons), _over_limit(figures)) for index, figures, *reasons in refused
+            ),
             strategy=Strategy(codec.text(strategy)),
             replayed=int(replayed) == 1 and keyed,
         )

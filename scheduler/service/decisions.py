@@ -70,7 +70,8 @@ class DecisionService:
             self.note_placed(batch.requests[placed.index], single)
         for refused in decision.refused:
             reasons = dict(refused.reasons)
-            self.note_refused(batch.requests[refused.index], NoNodes(sum(reasons.values()), reasons))
+            exceeded = None if refused.over_limit is None else asdict(refused.over_limit)
+            self.note_refused(batch.requests[refused.index], NoNodes(sum(reasons.values()), reasons, exceeded))
 
     def note_refused(self, request: ScheduleRequest, error: NoNodes) -> None:
         told = {"outcome": "refused", "reason": refusal_reason(error), "reasons": dict(error.reasons)}

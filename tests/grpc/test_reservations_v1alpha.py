@@ -127,6 +127,22 @@ async def test_a_limit_is_answered_with_its_figures(port: Port) -> None:
     )
 
 
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_want_of_capacity_is_answered_with_its_figures(port: Port) -> None:
+    await port.reservations.Reserve(cold(2))
+    for cpu_count, reason, held in ((3, "insufficient_cpu", 2), (5, "too_large", 2)):
+        told = v1alpha.OverLimit(limit="cpu_count", current=0, pending=held, requested=cpu_count, maximum=4)
+        _, status = await details(port.reservations.Reserve(cold(cpu_count)))
+        refused = v1alpha.Refusal()
+        assert status.details[0].Unpack(refused)
+        assert (dict(refused.reasons), refused.over_limit) == ({reason: 1}, told)
+        explained = await port.reservations.Explain(cold(cpu_count))
+        assert (explained.over_limit, explained.nodes[0].over_limit) == (told, told)
+        batch = v1alpha.ScheduleBatchRequest(count=2, hint=cold(cpu_count).hint)
+        answer = await port.reservations.ScheduleBatch(batch)
+        assert [each.over_limit for each in answer.refused] == [told, told]
+
+
 def asked_pause_ms(status: Status) -> int:
     retry = RetryInfo()
     assert status.details[-1].Unpack(retry)

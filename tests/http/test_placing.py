@@ -84,6 +84,12 @@ async def test_a_refusal_counts_every_node_under_its_first_reason(api: httpx.Asy
     assert problem["code"] == "no_nodes"
     assert problem["candidates"] == 3
     assert problem["reasons"] == {"insufficient_cpu": 1, "insufficient_memory": 1, "lingering": 1}
+    figures = {"limit": "cpu_count", "current": 0, "pending": 0, "requested": 8, "maximum": 4}
+    assert problem["over_limit"] == figures
+    batch = (await api.post("/v1/schedule/batch", json={"count": 1, "hint": hint})).json()
+    assert batch["refused"] == [{"index": 0, "reasons": problem["reasons"], "over_limit": figures}]
+    told = (await api.get("/v1/decisions")).json()["decisions"]
+    assert [each["over_limit"] for each in told] == [figures, figures]
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
@@ -98,6 +104,10 @@ async def test_a_size_no_node_could_hold_is_refused_as_such_and_costs_the_others
     explained = (await api.post("/v1/explain", json=body)).json()
     assert (explained["node"], explained["reasons"]) == (None, {"too_large": 2})
     assert {(node["reason"], node["rank"]) for node in explained["nodes"]} == {("too_large", None)}
+    memory = {"limit": "memory_bytes", "current": 0, "pending": 0, "requested": 2**32, "maximum": 2**30}
+    assert problem["over_limit"] == explained["over_limit"] == memory, "of the node that has the CPUs"
+    cpus = {"limit": "cpu_count", "current": 0, "pending": 0, "requested": 8, "maximum": 4}
+    assert [node["over_limit"] for node in explained["nodes"]] == [cpus, memory]
     assert (await api.get("/v1/reservations")).json()["reservations"] == []
 
 

@@ -212,6 +212,9 @@ class CrowdedExample(Example):
             await self.ledger.nodes.set(node_id, "http://back", DiscoveryState.ACTIVE)
         await super().place()
 
+    def judge_figures(self, among: list[Row], demand: Demand, refusal: NoNodes) -> None:
+        """Beyond the last class it need not be the nearest."""
+
     def judge(self, among: list[Row], demand: Demand, decision: Decision | NoNodes) -> None:
         tied = oracle.best(among, demand)
         if isinstance(decision, NoNodes):

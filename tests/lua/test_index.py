@@ -19,7 +19,7 @@ import redis
 from scheduler.domain.labels import read
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Decision, Hint, HintKind, ScheduleRequest, Strategy
+from scheduler.domain.placement import Decision, Hint, HintKind, OverLimit, ScheduleRequest, Strategy
 from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import (
     Admission,
@@ -232,6 +232,7 @@ class Example:
             if demand.admits and demand.creation:
                 assert found == {reason: count for reason, count in expected.items() if reason != "over_limit"}
             self.seen["refused"] += 1
+            self.judge_figures(among, demand, decision)
             return
         assert tied, f"placed on {decision.node.node_id}, which nobody should be"
         chosen = next(row for row in among if row.node_id == decision.node.node_id)
@@ -245,6 +246,25 @@ class Example:
         assert oracle.is_as_good(chosen, tied[0], among, demand, self.fleet.uneven), (
             f"placed on {chosen}, better is {tied[0]}"
         )
+
+    def judge_figures(self, among: list[Row], demand: Demand, refusal: NoNodes) -> None:
+        """A refusal for want of CPUs or memory tells them, of the node that is nearest to having enough."""
+        counted = oracle.reasons(among, demand)
+        if not demand.admits or not demand.creation or not any(name.startswith("insufficient") for name in counted):
+            return
+        told = OverLimit(**refusal.facts["over_limit"])
+        if told.limit not in ("cpu_count", "memory_bytes"):
+            return
+        self.seen[told.limit] += 1
+        requested = demand.cpu if told.limit == "cpu_count" else demand.memory
+        taken = told.current + told.pending
+        assert told.requested == requested
+        assert taken + requested > told.maximum or (requested == 0 and taken >= told.maximum)
+        if demand.resources or any(row.most != (-1, -1, -1) or row.cpu_capacity > 16_384 for row in among):
+            return
+        found = oracle.nearest(among, demand, told.limit)
+        assert found is not None
+        assert told.maximum - taken == found[1] - found[0]
 
     def judge_filling(self, among: list[Row], demand: Demand, chosen: Row) -> bool:
         """Whether nodes are filled here one after the other, and some stay within their share."""

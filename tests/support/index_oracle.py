@@ -224,6 +224,20 @@ def _asked_in_vain(row: Row, demand: Demand) -> bool:
     return row.obstacle(demand) == "over_limit" or row.lacking(demand) is not None
 
 
+def nearest(among: Sequence[Row], demand: Demand, limit: str) -> tuple[int, int] | None:
+    """Of the candidates that lack a capacity what is taken, and the whole, on the one that has most of it free."""
+    lacking = [
+        row
+        for row in among
+        if row.obstacle(demand) == {"cpu_count": "insufficient_cpu"}.get(limit, "insufficient_memory")
+    ]
+    sums = [
+        (row.cpu_load, row.cpu_capacity) if limit == "cpu_count" else (row.memory_load, row.memory_capacity)
+        for row in lacking
+    ]
+    return max(sums, key=lambda each: each[1] - each[0], default=None)
+
+
 def reasons(among: Sequence[Row], demand: Demand) -> Counter[str]:
     """What a refusal says of candidates, without the reasons that others have."""
     counted = Counter(row.obstacle(demand) or "none" for row in among)

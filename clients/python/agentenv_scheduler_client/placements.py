@@ -138,10 +138,11 @@ class BatchPlacement:
 
 @dataclass(frozen=True, slots=True)
 class BatchRefusal:
-    """One creation that no node can take: how many nodes gave each reason."""
+    """One creation that no node can take: how many nodes gave each reason, and what keeps most out."""
 
     index: int
     reasons: Mapping[str, int] = field(default_factory=dict)
+    over_limit: OverLimit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,12 @@ def batch_to(decision: BatchDecision) -> v1alpha.ScheduleBatchResponse:
             for placed in decision.placed
         ],
         refused=[
-            v1alpha.BatchRefusal(index=refused.index, reasons=dict(refused.reasons)) for refused in decision.refused
+            v1alpha.BatchRefusal(
+                index=refused.index,
+                reasons=dict(refused.reasons),
+                over_limit=None if refused.over_limit is None else over_limit_to(asdict(refused.over_limit)),
+            )
+            for refused in decision.refused
         ],
         strategy=decision.strategy.value,
         replayed=decision.replayed,

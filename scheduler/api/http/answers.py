@@ -76,9 +76,22 @@ class PlacedAnswer(Answer):
     reservation: ReservationAnswer
 
 
+class OverLimitAnswer(Answer):
+    """What current + pending + requested exceeds, on one of the nodes that it keeps out."""
+
+    limit: str = Field(
+        description="a name of node_resource_limit, cpu_count, memory_bytes, a further resource, or spread"
+    )
+    current: int = Field(description="what is on the node, in the limit's unit")
+    pending: int = Field(description="what reservations hold there")
+    requested: int
+    maximum: int
+
+
 class RefusedAnswer(Answer):
     index: int
     reasons: dict[str, int] = Field(description="why, and of how many nodes")
+    over_limit: OverLimitAnswer | None = Field(description="what keeps most nodes out, in figures")
 
 
 class BatchAnswer(Answer):
@@ -86,14 +99,6 @@ class BatchAnswer(Answer):
     refused: list[RefusedAnswer]
     strategy: StrategyName
     replayed: bool = Field(description="decided by an earlier call with the same key; shown as it is now")
-
-
-class OverLimitAnswer(Answer):
-    limit: str
-    current: int = Field(description="what is on the node, in the limit's unit")
-    pending: int = Field(description="what reservations hold there")
-    requested: int
-    maximum: int
 
 
 class LabelMismatchAnswer(Answer):
@@ -120,7 +125,7 @@ class ExplanationAnswer(Answer):
     nodes: list[NodeExplanationAnswer]
     reasons: dict[str, int]
     over_limit: OverLimitAnswer | None = Field(
-        description="the commonest limit, further resource or spread, when it would be refused for one"
+        description="when it would be refused: what keeps most nodes out, in figures"
     )
     cursor: str | None
     warnings: list[str] = Field(default_factory=list, description="what `request` held that was not read")

@@ -144,7 +144,7 @@ MEANINGS = {
     "warnings": "members of the request that were not read",
     "reasons": "the number of nodes by the first reason that excluded each",
     "candidates": "with no_nodes: how many nodes there are",
-    "over_limit": "with no_nodes: the limit, further resource or spread that excluded the most nodes, in figures",
+    "over_limit": "with no_nodes: the limit, capacity or spread that excluded the most nodes, in figures",
     "limit": "entries on a page",
     "OverLimitAnswer.limit": "the limit's name",
     "requested": "what this request adds",

@@ -223,7 +223,7 @@ class BatchPlacement(_message.Message):
     def __init__(self, index: _Optional[int] = ..., node: _Optional[_Union[Node, _Mapping]] = ..., reservation: _Optional[_Union[Reservation, _Mapping]] = ..., degraded: _Optional[bool] = ...) -> None: ...
 
 class BatchRefusal(_message.Message):
-    __slots__ = ("index", "reasons")
+    __slots__ = ("index", "reasons", "over_limit")
     class ReasonsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -233,9 +233,11 @@ class BatchRefusal(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     INDEX_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    OVER_LIMIT_FIELD_NUMBER: _ClassVar[int]
     index: int
     reasons: _containers.ScalarMap[str, int]
-    def __init__(self, index: _Optional[int] = ..., reasons: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    over_limit: OverLimit
+    def __init__(self, index: _Optional[int] = ..., reasons: _Optional[_Mapping[str, int]] = ..., over_limit: _Optional[_Union[OverLimit, _Mapping]] = ...) -> None: ...
 
 class ScheduleBatchResponse(_message.Message):
     __slots__ = ("placed", "refused", "strategy", "replayed")

@@ -28,6 +28,11 @@ export function bytes(value) {
   return `${value} B`;
 }
 
+/** What a limit is held to, in its unit. @param {string} limit @param {number} value */
+export function figure(limit, value) {
+  return limit === "disk" || limit.includes("memory_bytes") ? bytes(value) : count(value);
+}
+
 /** A part of 1 as percent. @param {number | null | undefined} part */
 export function percent(part) {
   if (part === null || part === undefined) return "unknown";

@@ -21,7 +21,7 @@ class PastDecisionAnswer(Answer):
     outcome: Literal["placed", "refused"] = Field(description="whether a node was chosen")
     reason: str | None = Field(description="of a refusal: the reason that kept most nodes out")
     reasons: dict[str, int] = Field(description="of a refusal: nodes by the first reason that kept each out")
-    over_limit: OverLimitAnswer | None = Field(description="of a refusal: the commonest limit")
+    over_limit: OverLimitAnswer | None = Field(description="of a refusal: what kept most nodes out, in figures")
     hint: dict[str, Any] | None = Field(description="what was asked for; long texts are cut")
     node_id: str | None = Field(description="the node that was chosen")
     reservation_id: str | None = Field(description="what holds the capacity")

@@ -6,7 +6,7 @@ import { status } from "../parts/status.js";
 import { pager, table } from "../parts/table.js";
 import { when } from "../parts/time.js";
 import { read } from "../scheduler.js";
-import { bytes, count, counted } from "../units.js";
+import { bytes, count, counted, figure } from "../units.js";
 import { REASONS, saidReason } from "../words.js";
 import { askedAgain, saidPairs, saidSpread } from "../request.js";
 
@@ -132,7 +132,7 @@ function keptOut({ reasons, over_limit: over }) {
         "span",
         { class: "soft why" },
         listed.map(([reason, nodes]) => `${counted(Number(nodes), "node")}: ${saidReason(reason)}`).join("; "),
-        over ? ` (${over.limit}: at most ${count(over.maximum)})` : null,
+        over ? ` (${over.limit}: at most ${figure(over.limit, over.maximum)})` : null,
       )
     : null;
 }

@@ -6,7 +6,7 @@ import { addressForm } from "../parts/form.js";
 import { table } from "../parts/table.js";
 import { hintOf } from "../request.js";
 import { change } from "../scheduler.js";
-import { count, counted } from "../units.js";
+import { counted, figure } from "../units.js";
 import { saidReason } from "../words.js";
 
 const SHOWN = 100;
@@ -117,7 +117,8 @@ function overLimit({ limit, current, pending, requested, maximum }) {
   return [
     "Commonest limit: ",
     make("code", {}, limit),
-    ` – ${count(current)} there, ${count(pending)} reserved, ${count(requested)} asked for; at most ${count(maximum)}.`,
+    ` – ${figure(limit, current)} there, ${figure(limit, pending)} reserved, ${figure(limit, requested)} asked for; ` +
+      `at most ${figure(limit, maximum)}.`,
   ];
 }
 
