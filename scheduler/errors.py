@@ -66,6 +66,18 @@ class SchedulerError(Exception):
         return self.detail.replace("the ledger", f"the ledger at {self.where}", 1) if self.where else self.detail
 
 
+def forget_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error that was answered, and of what caused it. They hold the frames of its call, with
+    the whole request, and a frame that still names the error would keep all of it until the collector of circles runs.
+    """
+    chain: list[BaseException | None] = [error]
+    while chain:
+        each = chain.pop()
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            chain += (each.__cause__, each.__context__)
+
+
 class ConfigurationError(SchedulerError):
     code = "configuration"
 

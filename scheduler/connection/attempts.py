@@ -123,6 +123,7 @@ class Attempts:
                 failure: Exception = error
             except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
                 failure = error
+            failure.__traceback__ = None  # it holds this frame, which holds the failure, and with it the whole request
             verdict = judge(failure, where, call.script)
             self.refusals.note(verdict.error)
             if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):

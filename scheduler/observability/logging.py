@@ -81,7 +81,7 @@ def set_level(level: str) -> None:
 def writes_debug() -> bool:
     """Whether a line at debug would be written; asked where even preparing one costs too much."""
     first = structlog.get_config()["processors"][:1]
-    return first != [structlog.stdlib.filter_by_level] or logging.getLogger().isEnabledFor(logging.DEBUG)
+    return first != [structlog.stdlib.filter_by_level] or logging.root.isEnabledFor(logging.DEBUG)
 
 
 def _add_request_id(_: Any, __: str, event: Event) -> Event:

@@ -38,17 +38,17 @@ class PlacementService:
         request = clean_schedule_request(request)
         clock = asyncio.get_running_loop().time
         started = clock()
-        outcome: BaseException | None = None
+        status = status_label(None)
         try:
             with self._metrics.ledger_call("schedule"):
                 decision = await self._store.schedule(request)
             self._strategy = decision.strategy.value
         except (SchedulerError, asyncio.CancelledError) as error:
-            outcome = error
+            status = status_label(error)
             self._note_refusal(request, error)
             raise
         finally:
-            self._metrics.observe_schedule(self._strategy, status_label(outcome), clock() - started)
+            self._metrics.observe_schedule(self._strategy, status, clock() - started)
         self._note_decision(decision)
         self._decisions.note_placed(request, decision)
         return decision
@@ -60,17 +60,17 @@ class PlacementService:
         batch = clean_batch_request(batch)
         clock = asyncio.get_running_loop().time
         started = clock()
-        outcome: BaseException | None = None
+        status = status_label(None)
         try:
             with self._metrics.ledger_call("schedule_batch"):
                 decision = await self._store.schedule_batch(batch)
             self._strategy = decision.strategy.value
         except (SchedulerError, asyncio.CancelledError) as error:
-            outcome = error
+            status = status_label(error)
             self._note_refusal(batch.requests[0], error)
             raise
         finally:
-            self._metrics.observe_schedule(self._strategy, status_label(outcome), clock() - started)
+            self._metrics.observe_schedule(self._strategy, status, clock() - started)
         self._note_batch(decision, batch)
         return decision
 

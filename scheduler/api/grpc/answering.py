@@ -226,6 +226,7 @@ class Answering:
             answer = served.translate(error)
             if answer.code is grpc.StatusCode.INTERNAL:
                 log.exception("a call failed inside the scheduler", rpc=name)
+            errors.forget_frames(error)
             return answer
         except Exception:  # a defect of a handler must not stop the server
             log.exception("a handler raised an unexpected error", rpc=name)

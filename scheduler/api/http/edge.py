@@ -18,7 +18,7 @@ from scheduler.api.http.header_fields import HeaderFields
 from scheduler.api.http.options import HttpOptions
 from scheduler.api.http.route import problem_response
 from scheduler.domain.path_prefix import without_prefix
-from scheduler.errors import Overloaded, SchedulerError
+from scheduler.errors import Overloaded, SchedulerError, forget_frames
 from scheduler.observability.logging import REQUEST_ID, writes_debug
 from scheduler.observability.metrics import Metrics
 from scheduler.observability.tracing import Tracing
@@ -99,6 +99,7 @@ class Edge:
         except ClientDisconnect:
             log.debug("the caller disconnected before its request was complete", path=scope["path"])
         except SchedulerError as error:
+            forget_frames(error)
             await answer.problem(error, scope, receive)
         except Exception:
             # Any unexpected error: the trace goes to the log, the caller gets a problem without it.

@@ -41,7 +41,7 @@ from scheduler.api.status import problem, retry_after_seconds, status_of
 from scheduler.api.views import reservation_view
 from scheduler.domain.duration import DURATION_FORM, parse_duration
 from scheduler.domain.reservation import Reservation
-from scheduler.errors import FieldError, InvalidRequest, Malformed, SchedulerError
+from scheduler.errors import FieldError, InvalidRequest, Malformed, SchedulerError, forget_frames
 from scheduler.observability.logging import get_logger
 from scheduler.service import Services
 from scheduler.service.checks import ID_FORM, clean_id, refuse, shown, trim
@@ -161,6 +161,7 @@ class SchedulerRoute(APIRoute):
             except SchedulerError as error:
                 if not status_of(error).shows_detail:
                     log.exception("a call failed inside the scheduler", route=template, detail=error.full_detail)
+                forget_frames(error)
                 return problem_response(error, call, to_operator=call.principal.role is Role.ADMIN)
             return content
 
