@@ -9,12 +9,14 @@ A test that asks for `backend`, `ledger`, `open_ledger_on` or `services` runs tw
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 import structlog
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -22,6 +24,7 @@ from hypothesis import settings as hypothesis_settings
 from scheduler.domain.settings import LedgerSettings
 from tests.support.backends import PATIENCE, Backend, put_settings
 from tests.support.clock import VirtualClock
+from tests.support.lua_globals import look_in_lua
 from tests.support.servers import RedisServer
 from tests.support.watchdog import watch
 
@@ -43,19 +46,19 @@ def _configure_without_cache(**options: Any) -> None:
 
 
 structlog.configure = _configure_without_cache
+# As it is by itself, but for tracebacks: drawn with the source and all locals, each would take more than a second.
+_PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _PLAIN])
 
 
 @pytest.fixture(autouse=True)
 def logging_stays_as_it_was() -> Iterator[None]:
     """What one test configures is nothing to the next."""
-    root, before = logging.getLogger(), structlog.get_config() if structlog.is_configured() else None
+    root, before = logging.getLogger(), structlog.get_config()
     level = root.level
     yield
     root.setLevel(level)
-    if before is None:
-        structlog.reset_defaults()
-    else:
-        structlog.configure(**before)
+    structlog.configure(**before)
 
 
 # `pytest --hypothesis-profile=soak` searches long; a failure prints the blob that replays it.
@@ -75,6 +78,18 @@ hypothesis_settings.load_profile(os.environ.get("SCHEDULER_TEST_HYPOTHESIS", "de
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ledger_settings(**fields): the settings the ledger of this test starts with")
     watch(config)
+    look_in_lua()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests stay until the end: looking for garbage among them would find none, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -84,10 +99,17 @@ def shared_server() -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def shared_client(shared_server: RedisServer) -> Iterator[redis.Redis]:
+    """Connected once: connecting takes longer than emptying the server."""
+    with shared_server.client() as client:
+        yield client
+
+
 @pytest.fixture
-def real_server(shared_server: RedisServer) -> RedisServer:
+def real_server(shared_server: RedisServer, shared_client: redis.Redis) -> RedisServer:
     """The shared real server, empty."""
-    shared_server.flush()
+    shared_client.flushall()
     return shared_server
 
 
