@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from scheduler.domain.address import ENDPOINT_PATTERN
@@ -38,9 +39,32 @@ __all__ = ["PAGE_DEFAULT", "PAGE_MAX"]
 
 
 class Body(BaseModel):
-    """A request body: unknown members are refused, and no value is converted to another type."""
+    """A request body: unknown members are refused, and no value is converted to another type. A member that need not be
+    there may be null, which is the same as absent."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        optional = [field for field in cls.model_fields.values() if not field.is_required()]
+        for field in optional:
+            if field.get_default(call_default_factory=True) is not None:
+                _admit_null(field)
+        if optional:
+            cls.model_rebuild(force=True)
+
+
+def _admit_null(field: FieldInfo) -> None:
+    """Take null in a member that has a default; the value is then the default."""
+    kind: Any = field.annotation
+    for mark in field.metadata:
+        kind = Annotated[kind, mark]
+
+    def given(value: Any) -> Any:
+        return field.get_default(call_default_factory=True) if value is None else value
+
+    field.annotation = kind | None
+    field.metadata = [AfterValidator(given)]
 
 
 def _documented(**schema: Any) -> Any:
