@@ -10,7 +10,7 @@ from scheduler.domain.wording import counted
 from scheduler.inspection.one_node import NodeLook
 from scheduler.inspection.story import UNSETTLED, Story
 from scheduler.operating.pages import node_page as plain_node_page
-from scheduler.operating.words import age, instant, size
+from scheduler.operating.words import age, amounts, instant, size
 
 if TYPE_CHECKING:
     from scheduler.inspection.recount import Report
@@ -43,10 +43,12 @@ def story_page(story: Story, now_ms: int) -> Iterator[str]:
     reservation, fields = story.reservation, story.fields
     memory = size(reservation.memory_bytes) if reservation.memory_bytes else "memory not stated"
     cpus = counted(reservation.cpu_count, "CPU") if reservation.cpu_count else "? CPUs"
-    stated = f"{cpus}, {memory}"
+    stated = ", ".join([cpus, memory, *amounts(reservation.resources)])
     orphaned = ", orphaned" if reservation.orphaned else ""
     yield f"reservation {reservation.reservation_id}: {reservation.state.value}{orphaned}"
     yield f"  asked for    {stated}, lifecycle {reservation.lifecycle.value}" + _template(fields.get("template_id"))
+    if fields.get("spread"):
+        yield f"  spread       counts for the key {fields['spread']}"
     if reservation.state in UNSETTLED:
         held = (
             f"{counted(reservation.held_cpu_count, 'CPU')}, {size(reservation.held_memory_bytes)}, "

@@ -37,13 +37,15 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """`churn_shapes`: shapes in use while a fifth of the nodes report changes between placements."""
+    """`fill_to` in thousandths. `churn_shapes`: shapes in use while a fifth of the nodes report changes between
+    placements."""
 
     strategy: Strategy = Strategy.LEAST_LOADED
     rounds: int = 9
     calls: int = 1_000
     churn_shapes: tuple[int, ...] = (16, 100)
     churn_rounds: int = 3
+    fill_to: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ async def bench_schedule(
 ) -> BenchReport:
     """Measure every size in turn, each on an empty ledger."""
     options = options or BenchOptions()
-    settings = LedgerSettings(strategy=options.strategy, report_ttl_ms=REPORT_TTL_MS)
+    settings = LedgerSettings(strategy=options.strategy, fill_to=options.fill_to, report_ttl_ms=REPORT_TTL_MS)
     placements: list[PlacementCost] = []
     fleets: list[FleetCost] = []
     for node_count in node_counts:

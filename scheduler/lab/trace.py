@@ -70,8 +70,11 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
+    """`unread`: columns of the files that say nothing to a replay, each with its file."""
+
     nodes: tuple[NodeSpec, ...]
     requests: tuple[TraceRequest, ...]
+    unread: tuple[str, ...] = ()
 
     @property
     def resource_names(self) -> tuple[str, ...]:
@@ -96,18 +99,27 @@ def read_trace(nodes_file: Path, requests_file: Path) -> Trace:
         raise ConfigurationError("only one of nodes and requests can come from standard input")
     nodes: tuple[NodeSpec, ...] = ()
     requests: tuple[TraceRequest, ...] = ()
+    node_table, request_table = TraceFile(nodes_file), TraceFile(requests_file)
     problems = []
     try:
-        nodes = read_nodes(nodes_file)
+        nodes = _nodes_of(node_table)
     except ConfigurationError as error:
         problems.append(error.detail)
     try:
-        requests = read_requests(requests_file)
+        requests = _requests_of(request_table)
     except ConfigurationError as error:
         problems.append(error.detail)
     if problems:
         raise ConfigurationError("\n".join(problems))
-    trace = Trace(nodes, requests)
+    unread = (
+        f"{table.name}: {', '.join(table.unread)}; known are {', '.join(known)}"
+        for table, known in (
+            (node_table, (*NODE_COLUMNS, *trace_terms.NODE_TERMS)),
+            (request_table, (*REQUEST_COLUMNS, *trace_terms.REQUEST_TERMS)),
+        )
+        if table.unread
+    )
+    trace = Trace(nodes, requests, tuple(unread))
     if len(trace.resource_names) > RESOURCES_MAX:
         raise ConfigurationError(
             f"at most {RESOURCES_MAX} resources beside disk, not {', '.join(trace.resource_names)}"
@@ -116,7 +128,14 @@ def read_trace(nodes_file: Path, requests_file: Path) -> Trace:
 
 
 def read_nodes(file: Path) -> tuple[NodeSpec, ...]:
-    table = TraceFile(file)
+    return _nodes_of(TraceFile(file))
+
+
+def read_requests(file: Path) -> tuple[TraceRequest, ...]:
+    return _requests_of(TraceFile(file))
+
+
+def _nodes_of(table: TraceFile) -> tuple[NodeSpec, ...]:
     nodes: dict[str, NodeSpec] = {}
     for row in table.rows(NODE_COLUMNS, may=trace_terms.NODE_TERMS):
         node = NodeSpec(
@@ -132,8 +151,7 @@ def read_nodes(file: Path) -> tuple[NodeSpec, ...]:
     return _whole(table, tuple(nodes.values()))
 
 
-def read_requests(file: Path) -> tuple[TraceRequest, ...]:
-    table = TraceFile(file)
+def _requests_of(table: TraceFile) -> tuple[TraceRequest, ...]:
     requests: list[TraceRequest] = []
     first_ms: int | None = None
     for row in table.rows(REQUEST_COLUMNS, _IN_MILLISECONDS, trace_terms.REQUEST_TERMS):

@@ -41,6 +41,8 @@ class TraceFile:
         self._faults: list[str] = []
         self._fault_count = 0
         self._width = 0
+        self.unread: tuple[str, ...] = ()
+        """Columns of the file that nobody asked for."""
 
     def rows(
         self, columns: Sequence[str], instead: Mapping[str, str] | None = None, may: Sequence[str] = ()
@@ -84,7 +86,9 @@ class TraceFile:
         columns, may = wanted
         names = [_named(name) for name in header]
         self._width = len(names)
-        found = [name for name in (*columns, *instead.values(), *may) if name in names]
+        known = (*columns, *instead.values(), *may)
+        found = [name for name in known if name in names]
+        self.unread = tuple(name for name in names if name and name not in known)
         twice = sorted({name for name in found if names.count(name) > 1})
         twice += [f"{name} and {instead[name]}" for name in instead if {name, instead[name]} <= set(names)]
         if twice:

@@ -22,12 +22,13 @@ REQUEST_TERMS = ("require", "resources", "spread")
 
 _SPREAD = re.compile(r"(\S+)(?:\s+([^\s=]+))?\s+(max|skew)=([1-9]\d{0,8})")
 _AMOUNT = re.compile(r"\d{1,15}")
+_APART = "a space apart, names and values up to 63 of A-Z a-z 0-9 . _ / -, no name twice"
 
 
 def labels(row: Row) -> Mapping[str, str]:
     found = _pairs(row, "labels")
     if len(found) > LABELS_MAX or not all(is_label(name) and is_label(value) for name, value in found.items()):
-        row.broken("labels", f"at most {LABELS_MAX} labels, as in zone=east gpu_model=h100")
+        row.broken("labels", f"at most {LABELS_MAX} of name=value, {_APART}, as in: zone=east gpu_model=h100")
         return {}
     return found
 
@@ -37,7 +38,9 @@ def require(row: Row) -> Mapping[str, tuple[str, ...]]:
     if len(found) > LABELS_MAX or not all(
         is_label(name) and all(is_label(value) for value in values) for name, values in found.items()
     ):
-        row.broken("require", f"at most {LABELS_MAX} labels, as in zone=east+west gpu_model=h100")
+        row.broken(
+            "require", f"at most {LABELS_MAX} of name=value or name=value+value, {_APART}, as in: zone=east+west"
+        )
         return {}
     return found
 
@@ -47,7 +50,7 @@ def resources(row: Row) -> Mapping[str, int]:
     if len(found) > RESOURCES_MAX or not all(
         is_label(name) and name not in TAKEN_NAMES and _AMOUNT.fullmatch(amount) for name, amount in found.items()
     ):
-        row.broken("resources", f"at most {RESOURCES_MAX} amounts, as in gpu=1 disk=4000")
+        row.broken("resources", f"at most {RESOURCES_MAX} of name=integer, a space apart, as in: gpu=1 disk=4000")
         return {}
     return {name: int(amount) for name, amount in found.items()}
 
@@ -62,5 +65,7 @@ def spread(row: Row) -> Spread | None:
 
 
 def _pairs(row: Row, column: str) -> dict[str, str]:
-    parts = (part.partition("=") for part in row.cells.get(column, "").split())
-    return {name: value for name, _, value in parts}
+    """A name that stands twice has no value."""
+    parts = [part.partition("=") for part in row.cells.get(column, "").split()]
+    names = [name for name, _, _ in parts]
+    return {name: "" if names.count(name) > 1 else value for name, _, value in parts}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from scheduler.domain.limits import MIB
+from scheduler.domain.resources import DISK
 from scheduler.domain.wording import counted
 from scheduler.operating.listing import Column, Listing
 from scheduler.operating.source import Row
-from scheduler.operating.words import NONE, age, known, size, status_word
+from scheduler.operating.words import NONE, age, amounts, known, label_list, size, status_word
 
 
 def allocated_cpu(node: Row) -> int:
@@ -102,6 +103,11 @@ RESERVATIONS: Listing[Row] = Listing(
             lambda row, _: size(row["memory_bytes"]) if row["memory_bytes"] else "?",
             lambda row: row["memory_bytes"],
         ),
+        Column(
+            "resources",
+            lambda row, _: ", ".join(amounts(row["resources"])),
+            lambda row: sorted(row["resources"].items()) or None,
+        ),
         Column("age", lambda row, now_ms: age(now_ms - row["created_at_ms"]), lambda row: -row["created_at_ms"]),
         Column("left", _left, lambda row: None if row["finished_at_ms"] is not None else row["expires_at_ms"]),
         Column("sandbox", _sandbox, lambda row: row["sandbox_id"]),
@@ -129,15 +135,36 @@ def _asked(decision: Row) -> str:
     if hint is None:
         return "any node"
     if hint["kind"] == "sandbox":
-        return f"template {hint.get('template_id') or NONE}"
-    memory_mb = hint.get("memory_mb")
-    asked = f"{counted(hint.get('cpu_count') or 0, 'CPU')}, {size(memory_mb * MIB) if memory_mb else '?'}"
-    further = [f"{count} {name}" for name, count in hint.get("resources", {}).items()]
+        asked = f"template {hint.get('template_id') or NONE}"
+    else:
+        memory_mb = hint.get("memory_mb")
+        asked = f"{counted(hint.get('cpu_count') or 0, 'CPU')}, {size(memory_mb * MIB) if memory_mb else '?'}"
+    further = amounts(hint.get("resources", {}))
+    if hint.get("require"):
+        further.append(label_list(hint["require"]))
+    if hint.get("spread"):
+        further.append(_spread(**hint["spread"]))
     return ", ".join([asked, *further, *hint.get("images", [])])
 
 
+def _spread(key: str, over: str, **bound: int) -> str:
+    return f"spread {key} over {over}, " + ", ".join(f"{name} {most}" for name, most in bound.items())
+
+
+def _figures(limit: str, current: int, pending: int, requested: int, maximum: int) -> str:
+    def shown(amount: int) -> str:
+        return size(amount) if limit == DISK or "memory_bytes" in limit else f"{amount:,}"
+
+    there = f"{shown(current)} there + {shown(pending)} reserved"
+    return f"{limit}: {there} + {shown(requested)} asked for, at most {shown(maximum)}"
+
+
 def _kept_out(decision: Row) -> str:
-    return ", ".join(f"{nodes} {status_word(reason)}" for reason, nodes in decision["reasons"].items())
+    """Nodes by reason, and in figures what keeps most of them out."""
+    told = [f"{nodes} {status_word(reason)}" for reason, nodes in decision["reasons"].items()]
+    if decision.get("over_limit"):
+        told.append(_figures(**decision["over_limit"]))
+    return ", ".join(told)
 
 
 def _when(row: Row, now_ms: int) -> str:

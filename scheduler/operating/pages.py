@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from scheduler.domain.resources import DISK
 from scheduler.domain.wording import counted
 from scheduler.operating.lists import cpu_capacity, memory_capacity
 from scheduler.operating.source import Row
-from scheduler.operating.words import NONE, age, instant, size, status_word
+from scheduler.operating.words import (
+    NONE,
+    age,
+    amounts,
+    instant,
+    label_list,
+    resource_amount,
+    size,
+    status_word,
+)
 
 
 def node_page(node: Row, now_ms: int) -> Iterator[str]:
@@ -19,6 +28,8 @@ def node_page(node: Row, now_ms: int) -> Iterator[str]:
     yield f"node {node['node_id']}: {status_word(node['status'])}, {chosen}"
     discovery = "draining" if node["discovery"] == "lingering" else node["discovery"]
     yield f"  endpoint     {node['endpoint']}, {discovery} in discovery"
+    if node["labels"]:
+        yield f"  labels       {label_list(node['labels'])}"
     if node["last_seen_ms"] is None:
         yield "  report       none yet"
     else:
@@ -35,6 +46,8 @@ def node_page(node: Row, now_ms: int) -> Iterator[str]:
     yield _dimension("CPUs", cpus, cpu_capacity(node), snapshot["cpu_count"])
     memory = (snapshot["allocated_memory_bytes"], snapshot["paused_allocated_memory_bytes"], pending["memory_bytes"])
     yield _dimension("memory", memory, memory_capacity(node), snapshot["memory_total_bytes"])
+    for name, load in sorted(node["resources"].items()):
+        yield _further(name, load)
     highest = node["pressure"]["highest"]
     yield f"  pressure     {NONE if highest is None else f'{highest:.4f}'}"
 
@@ -55,12 +68,26 @@ def _dimension(name: str, parts: tuple[int, int, int], capacity: int | None, adv
     return f"  {name:<12} {total} of {shown(capacity)}{also}, {left}"
 
 
+def _further(name: str, load: Mapping[str, int]) -> str:
+    """A resource beside CPUs and memory; a total of -1 is not known."""
+
+    def shown(amount: int) -> str:
+        return resource_amount(name, amount)
+
+    taken, total = load["allocated"] + load["pending"], load["total"]
+    told = f"  {name:<12} {shown(load['allocated'])} allocated + {shown(load['pending'])} pending = {shown(taken)}"
+    if total < 0:
+        return f"{told}, capacity not known"
+    return f"{told} of {shown(total)}, {shown(total - taken) + ' left' if taken < total else 'full'}"
+
+
 def reservation_page(reservation: Row, now_ms: int) -> Iterator[str]:
     """What the HTTP API tells of it; `inspect reservations show` has the whole story."""
     cpus = counted(reservation["cpu_count"], "CPU") if reservation["cpu_count"] else "? CPUs"
     memory = size(reservation["memory_bytes"]) if reservation["memory_bytes"] else "memory not stated"
     yield f"reservation {reservation['reservation_id']}: {reservation['state']}"
-    yield f"  asked for    {cpus}, {memory}, lifecycle {reservation['lifecycle']}"
+    asked = [cpus, memory, *amounts(reservation["resources"])]
+    yield f"  asked for    {', '.join(asked)}, lifecycle {reservation['lifecycle']}"
     yield f"  {instant(reservation['created_at_ms'])}  placed on node {reservation['node_id']}"
     if reservation["confirmed_at_ms"] is not None:
         yield f"  {instant(reservation['confirmed_at_ms'])}  confirmed: sandbox {reservation['sandbox_id']} came of it"
@@ -114,7 +141,7 @@ def summary_page(summary: Row) -> Iterator[str]:
     yield f"CPUs         {_fullness(summary, 'cpu_count', '{:,}'.format)}"
     yield f"memory       {_fullness(summary, 'memory_bytes', size)}"
     for name in sorted(set(summary["capacity"]) - {"cpu_count", "memory_bytes"}):
-        yield f"{name:<12} {_made_of(summary, name, size if name == DISK else '{:,}'.format)}"
+        yield f"{name:<12} {_made_of(summary, name, partial(resource_amount, name))}"
     by_state = summary["reservations"]
     yield f"open         {counted(by_state.get('pending', 0) + by_state.get('confirmed', 0), 'reservation')}"
     yield f"rates        {_rates(summary['rates'])}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from scheduler.domain.duration import format_duration
+from scheduler.domain.resources import DISK
 
 NONE = "–"
 BAR_CELLS = 10
@@ -47,6 +48,22 @@ def instant(at_ms: int) -> str:
     """`2026-01-31 12:00:00.125 UTC`."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{at_ms % 1000:03d} UTC"
+
+
+def resource_amount(name: str, amount: int) -> str:
+    """Of a resource beside CPUs and memory: disks are in bytes."""
+    return size(amount) if name == DISK else f"{amount:,}"
+
+
+def amounts(resources: Mapping[str, int]) -> list[str]:
+    """What is asked of resources beside CPUs and memory, by name."""
+    return [f"{resource_amount(name, amount)} {name}" for name, amount in sorted(resources.items())]
+
+
+def label_list(labels: Mapping[str, str | Sequence[str]]) -> str:
+    """As `zone=east`, several values as `zone=east|west`."""
+    told = (f"{name}={value if isinstance(value, str) else '|'.join(value)}" for name, value in sorted(labels.items()))
+    return ", ".join(told)
 
 
 def known(amount: int | None, shown: Callable[[int], str] = str) -> str:

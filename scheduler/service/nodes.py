@@ -15,6 +15,7 @@ from scheduler.observability.logging import get_logger, writes_debug
 from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import clean_endpoint, clean_id, clean_labels, clean_optional_id, refuse, required
 from scheduler.service.reports import clean_events, clean_heartbeat
+from scheduler.service.unlisted import UnlistedResources
 
 if TYPE_CHECKING:
     from scheduler.ledger.nodes import NodeStore
@@ -24,8 +25,16 @@ log = get_logger("scheduler.nodes")
 
 
 class NodeService:
-    def __init__(self, store: NodeStore, metrics: Metrics, cpu_configs: CpuConfigs, calls: CallLog) -> None:
+    def __init__(
+        self,
+        store: NodeStore,
+        metrics: Metrics,
+        cpu_configs: CpuConfigs,
+        calls: CallLog,
+        unlisted: UnlistedResources,
+    ) -> None:
         self._store = store
+        self._unlisted = unlisted
         self._calls = calls
         self._metrics = metrics
         self._cpu_configs = cpu_configs
@@ -120,6 +129,8 @@ class NodeService:
                 node_id=heartbeat.node_id,
                 labels=heartbeat.labels,
             )
+        if heartbeat.resources:
+            await self._unlisted.note(heartbeat.node_id, heartbeat.resources.keys())
         if result.stale:
             self._calls.info(log, "stale heartbeat", node_id=heartbeat.node_id, sequence=heartbeat.sequence)
         elif writes_debug():

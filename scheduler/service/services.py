@@ -20,6 +20,7 @@ from scheduler.service.overview import OverviewService
 from scheduler.service.placement import PlacementService
 from scheduler.service.readiness import ReadinessService
 from scheduler.service.reservations import ReservationService
+from scheduler.service.unlisted import UnlistedResources
 
 if TYPE_CHECKING:
     from scheduler.domain.replica import OwnSettings
@@ -82,7 +83,9 @@ def build_services(
         placement=PlacementService(ledger.placements, metrics, calls, decisions),
         decisions=decisions,
         audit=AuditService(ledger.journals),
-        nodes=NodeService(ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs), calls),
+        nodes=NodeService(
+            ledger.nodes, metrics, CpuConfigs(ledger.cpu_configs), calls, UnlistedResources(ledger.settings)
+        ),
         reservations=ReservationService(ledger.reservations, metrics, calls),
         bindings=BindingService(ledger.bindings, metrics, calls),
         templates=ledger.templates,

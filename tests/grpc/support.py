@@ -20,6 +20,7 @@ from scheduler.service.decisions import DecisionService
 from scheduler.service.nodes import NodeService
 from scheduler.service.placement import PlacementService
 from scheduler.service.reservations import ReservationService
+from scheduler.service.unlisted import UnlistedResources
 from tests.support.embedded import unopened_ledger
 
 
@@ -89,7 +90,9 @@ def over_scripted_ledger(nouns: SimpleNamespace) -> Any:
     metrics, calls = Metrics(), CallLog(0)
     return SimpleNamespace(
         placement=PlacementService(nouns.placement, metrics, calls, DecisionService(unopened_ledger().journals)),
-        nodes=NodeService(nouns.nodes, metrics, nouns.cpu_configs, calls),
+        nodes=NodeService(
+            nouns.nodes, metrics, nouns.cpu_configs, calls, UnlistedResources(unopened_ledger().settings)
+        ),
         reservations=ReservationService(nouns.reservations, metrics, calls),
         bindings=BindingService(nouns.bindings, metrics, calls),
         artifacts=ArtifactService(nouns.artifacts, metrics),

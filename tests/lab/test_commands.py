@@ -82,6 +82,24 @@ def test_replay_prints_a_table_for_people(files: list[str]) -> None:
     assert "1.0000" in result.stdout
 
 
+def test_replay_names_what_it_does_not_read_and_its_help_what_it_does(files: list[str], tmp_path: Path) -> None:
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("node_id,cpu_count,memory_mb,label,labels\na,64,8192,x,zone=east\n", encoding="utf-8")
+    result = run("replay", "--redis-addr", "embedded", "--strategy", "random", "--scarce", "zone,gpu", *files)
+    assert result.exit_code == 0
+    assert (
+        f"columns that are not read, of {nodes}: label; known are node_id, cpu_count, memory_mb, labels"
+        in result.stderr
+    )
+    assert "--scarce: no node has gpu\n" in result.stderr
+    nodes.write_text("node_id,cpu_count,memory_mb,labels\na,64,8192,east\n", encoding="utf-8")
+    result = run("replay", "--redis-addr", "embedded", *files)
+    assert "line 2: labels must be at most 16 of name=value, a space apart" in str(result.exception)
+    told = " ".join(run("replay", "--help").stdout.split())
+    for column in ("labels (zone=east gpu_model=h100)", "resources (gpu=8 disk=4000)", "require (zone=east+west)"):
+        assert column in told
+
+
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_replay_draws_a_picture(files: list[str], tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib", reason="drawing is an extra")

@@ -129,7 +129,8 @@ async def test_a_trace_may_say_what_nodes_have_and_requests_require_take_and_spr
 @pytest.mark.parametrize(
     ("column", "cell"),
     [
-        ("require", "zone"), ("require", "zone=a,b"), ("resources", "gpu=-1"), ("resources", "cpu=1"),
+        ("require", "zone"), ("require", "zone=a,b"), ("require", "zone=a zone=b"), ("resources", "gpu=-1"),
+        ("resources", "cpu=1"),
         ("resources", "gpu"), ("spread", "web"), ("spread", "web max=0"), ("spread", "web zone rack max=1"),
     ],
 )  # fmt: skip

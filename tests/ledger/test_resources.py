@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, OverLimit, ScheduleRequest, Strategy
@@ -17,6 +18,7 @@ from scheduler.errors import InvalidRequest, NoNodes
 from scheduler.inspection.recount import recount
 from scheduler.inspection.repair import repair
 from scheduler.ledger.ledger import Ledger
+from scheduler.service import build_services
 from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.recount import assert_ledger_is_sound
@@ -179,3 +181,18 @@ async def test_what_is_left_of_a_resource_is_found_and_repaired(ledger: Ledger) 
     assert not (await repair(ledger, apply=True)).left
     assert await ledger.client.command("ZRANGE", order, 0, -1, "WITHSCORES") == [b"b", b"2", b"a", b"3"]
     assert not await ledger.client.command("EXISTS", ledger.keys.named("resource:tpu"))
+
+
+@FPGA
+async def test_a_name_that_nodes_report_and_no_setting_lists_is_told_once(ledger: Ledger) -> None:
+    services = build_services(ledger)
+    await ledger.nodes.set("a", "http://a:8000", DiscoveryState.ACTIVE)
+    report = Heartbeat("a", "one", snapshot=NodeSnapshot(NodeStatus.READY), resources={"fpga": ResourceLoad(1)})
+    with capture_logs() as lines:
+        await services.nodes.heartbeat(report)
+        for _ in range(2):
+            await services.nodes.heartbeat(
+                replace(report, resources={"gpus": ResourceLoad(4), "disk": ResourceLoad(1)})
+            )
+    told = [line for line in lines if line["log_level"] == "warning"]
+    assert [(line["node_id"], line["reported"], line["listed"]) for line in told] == [("a", ["gpus"], ["fpga", "gpu"])]

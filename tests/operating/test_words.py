@@ -50,7 +50,8 @@ def replica(real_server: RedisServer) -> Iterator[httpx.Client]:
     with ReplicaProcess(*words) as process, httpx.Client(base_url=process.url) as client:
         for number, node_id in enumerate(NODES):
             at = node_id.replace("/", "%2F")
-            client.put(f"/v1/nodes/{at}", json={"endpoint": f"http://10.0.0.{number}:80"}).raise_for_status()
+            listed = {"endpoint": f"http://10.0.0.{number}:80", "labels": {"zone": "east", "rack": "r1"}}
+            client.put(f"/v1/nodes/{at}", json=listed).raise_for_status()
             report(client, at, running=1, sandbox_ids=[f"s-{node_id}"])
         yield client
 
@@ -58,6 +59,7 @@ def replica(real_server: RedisServer) -> Iterator[httpx.Client]:
 def report(client: httpx.Client, node_id: str, *, running: int, sandbox_ids: list[str]) -> None:
     snapshot = {"status": "ready", "cpu_count": 16, "memory_total_bytes": 2**34, "sandbox_count": running}
     snapshot |= {"allocated_cpu": 2 * running, "allocated_memory_bytes": running * 2**30}
+    snapshot["disks"] = [{"device": "d", "total_bytes": 2**40, "used_bytes": 2**30}]
     body = {"service_instance_id": "i", "snapshot": snapshot, "sandbox_ids": sandbox_ids}
     client.post(f"/v1/nodes/{node_id}/heartbeat", json=body).raise_for_status()
 
@@ -77,7 +79,8 @@ def words(
 
 
 def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Client) -> None:
-    placed = replica.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 2, "memory_mb": 1024}})
+    hint = {"kind": "cold_sandbox", "cpu_count": 2, "memory_mb": 1024, "resources": {"disk": 2**31}}
+    placed = replica.post("/v1/schedule", json={"hint": hint})
     reservation = placed.json()["reservation"]
     on, other = reservation["node_id"], next(node for node in NODES if node != reservation["node_id"])
 
@@ -89,6 +92,12 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     assert (words.status, "--sort must be one of node, status," in words.errors) == (2, True)
     page = words("nodes", "show", on)
     assert "2 active + 0 paused + 2 pending = 4 of 16, 12 left" in page
+    assert "\n  labels       rack=r1, zone=east\n" in page
+    assert "\n  disk         1 GiB allocated + 2 GiB pending = 3 GiB of 1 TiB, 1021 GiB left\n" in page
+    assert "2 CPUs, 1 GiB, 2 GiB disk, lifecycle explicit" in words(
+        "reservations", "show", reservation["reservation_id"]
+    )
+    assert "1 GiB   2 GiB disk" in words("reservations", "--sort", "resources")
     words("nodes", "show", "nobody")
     assert (words.status, "nobody" in words.errors) == (1, True)
 
@@ -96,7 +105,9 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     assert (summary["domain"], summary["strategy"], summary["nodes"]) == (DOMAIN, "least_loaded", {"ready": 2})
     cpus = {part: figures["cpu_count"] for part, figures in summary.items() if part in CPU_PARTS}
     assert cpus == {"capacity": 32, "allocated": 4, "reserved": 2, "free": 26}
-    assert summary["largest_free"] == {"16 CPUs, 16 GiB": {"cpu_count": 14, "memory_bytes": 15 * 2**30}}
+    assert summary["largest_free"] == {
+        "16 CPUs, 16 GiB, rack=r1, zone=east": {"cpu_count": 14, "memory_bytes": 15 * 2**30}
+    }
     assert (summary["reservations"], len(summary["replicas"])) == ({"pending": 1}, 1)
     told = words("summary")
     assert "4 allocated + 2 reserved of 32, 26 free; largest free on one node 14" in told
@@ -124,11 +135,14 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     shown = r"its caller\x1b[2J\u202e\ncrashed"
     assert shown in words("reservations", "show", reservation["reservation_id"])
     assert shown in words("reservations"), "no caller's text commands the operator's terminal"
-    refused = replica.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 99}})
+    asked = {"require": {"zone": ["east", "west"]}, "spread": {"key": "k", "over": "zone", "max": 3}}
+    refused = replica.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "cpu_count": 99, **asked}})
     assert refused.status_code == 503
     for sort in ([], ["--sort", "-age"], ["--sort", "why"]):
         assert words.json("decisions", "--reason", "too_large", *sort)["decisions"][0]["reasons"] == {"too_large": 2}
-    assert "99 CPUs, ?" in words("decisions", "--caller", "anonymous", "--limit", "1")
+    told = words("decisions", "--caller", "anonymous", "--limit", "1")
+    assert "99 CPUs, ?, zone=east|west, spread k over zone, max 3" in told
+    assert "2 too_large, cpu_count: 2 there + 0 reserved + 99 asked for, at most 16" in told
     assert [row["node_id"] for row in words.json("decisions", "--node", on)["decisions"]] == [on]
     assert words("decisions", "--node", "nobody") == "no decisions are kept like that\n"
     assert words("warm-keys") == "no keys are warm like that; affinity.slack turns it on\n"

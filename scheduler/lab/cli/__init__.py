@@ -33,10 +33,18 @@ from scheduler.lab.cli.options import (
     wide_console,
 )
 from scheduler.lab.peers import Peer
-from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS
+from scheduler.lab.trace import BUNDLED_NODES, BUNDLED_REQUESTS, NODE_COLUMNS, REQUEST_COLUMNS
 from scheduler.observability.logging import configure_logging
 
 DEFAULT_GROUP_SIZE = 10
+NODE_FILE = (
+    f"A CSV file, or - for standard input: {', '.join(NODE_COLUMNS)}; "
+    "maybe labels (zone=east gpu_model=h100) and resources (gpu=8 disk=4000)."
+)
+REQUEST_FILE = (
+    f"Likewise: {', '.join(REQUEST_COLUMNS)}; "
+    "maybe require (zone=east+west), resources (gpu=1) and spread (web zone max=1)."
+)
 
 bench_app = typer.Typer(no_args_is_help=True, help="What the scheduler costs the Redis server.")
 
@@ -67,12 +75,8 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    nodes: Annotated[
-        Path, typer.Option(metavar="FILE", help="node_id,cpu_count,memory_mb; a CSV file, or - for standard input.")
-    ] = BUNDLED_NODES,
-    requests: Annotated[
-        Path, typer.Option(metavar="FILE", help="arrival_s,duration_s,cpu,memory_mb,image_or_template; likewise.")
-    ] = BUNDLED_REQUESTS,
+    nodes: Annotated[Path, typer.Option(metavar="FILE", help=NODE_FILE)] = BUNDLED_NODES,
+    requests: Annotated[Path, typer.Option(metavar="FILE", help=REQUEST_FILE)] = BUNDLED_REQUESTS,
     strategy: Annotated[str, typer.Option(metavar="A,B", help="Which to compare; default: all.")] = ",".join(Strategy),
     time_scale: Annotated[float, typer.Option(help="Requests arrive this many times as fast; none lives shorter.")] = 1,
     redis_addr: RedisAddress = None,
@@ -131,6 +135,8 @@ def replay(
     if bounds and not bounds_available():
         raise ConfigurationError("--bounds needs scipy: pip install 'agentenv-scheduler[bounds]'")
     trace = read_trace(nodes, requests).compressed(time_scale)
+    for columns in trace.unread:
+        typer.echo(f"columns that are not read, of {columns}", err=True)
     strategies = [read_option("--strategy", kinds.choice(Strategy), name) for name in parts(strategy)]
     settings = LedgerSettings(
         admission=read_option("--admission", kinds.choice(Admission), admission),
@@ -146,6 +152,9 @@ def replay(
             max_memory_mb=group_max_memory_mb,
         ),
     )
+    nowhere = set(settings.scarce) - {name for node in trace.nodes for name in (*node.labels, *node.resources)}
+    if nowhere:
+        typer.echo(f"--scarce: no node has {', '.join(sorted(nowhere))}", err=True)
     fleet = FleetOptions(
         report_interval=always(read_option("--report-interval", kinds.duration(), report_interval)),
         boot=always(read_option("--boot-time", kinds.duration(), boot_time)),
@@ -194,6 +203,9 @@ def bench_schedule_command(
     nodes: Annotated[str, typer.Option(metavar="N,N", help="Sizes of fleet.")] = "1000,10000,100000",
     shapes: Annotated[str, typer.Option(metavar="N,N", help="Request shapes in rotation.")] = "1,16",
     strategy: Annotated[str, typer.Option(help="Which strategy decides.")] = Strategy.LEAST_LOADED.value,
+    fill_to: Annotated[
+        str, typer.Option(metavar="SHARE", help="Under least_loaded: fill nodes to it one after the other.")
+    ] = "0",
     rounds: Annotated[int, typer.Option(min=1, help="The median of this many is told.")] = 9,
     calls: Annotated[int, typer.Option(min=1, help="Script calls in a round.")] = 1_000,
     redis_addr: Annotated[
@@ -206,7 +218,12 @@ def bench_schedule_command(
     from scheduler.lab.scratch import real_server
     from scheduler.lab.tables import batch_cost_table, fleet_cost_table, placement_cost_table
 
-    options = BenchOptions(read_option("--strategy", kinds.choice(Strategy), strategy), rounds, calls)
+    options = BenchOptions(
+        read_option("--strategy", kinds.choice(Strategy), strategy),
+        rounds,
+        calls,
+        fill_to=read_option("--fill-to", kinds.share(), fill_to),
+    )
     node_counts, shape_counts = counts("--nodes", nodes), counts("--shapes", shapes)
     quiet_logs()
     console = Console(stderr=True)
