@@ -81,10 +81,7 @@ if deleted and listed then
   deleted = record ~= nil and record.node_id == node_id and record.deleted > 0
 end
 if listed or not deleted then
-  bind(node_id, sandbox_id, now, {
-    cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
-    caller = reservation.caller or '', group_key = reservation.group_key or '', spread = reservation.spread,
-  })
+  bind(node_id, sandbox_id, now, { reservation = reservation })
   tallies.count_reservation_spread(reservation, false)
 end
 -- Its end was told before its beginning; or the load counts it already.

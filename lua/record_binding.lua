@@ -29,10 +29,7 @@ local carried = reservation and reservation.node_id == ARGV[3]
 -- An expired reservation may still claim the name, and knows its size.
 local claim = redis.call('HGET', node_key(ARGV[3], 'claims'), ARGV[2])
 local owner = carried and reservation or (claim and read_reservation(claim))
-bind(ARGV[3], ARGV[2], now, owner and {
-  cpu = tonumber(owner.cpu_count), memory = tonumber(owner.memory_bytes),
-  caller = owner.caller or '', group_key = owner.group_key or '', spread = owner.spread,
-} or {})
+bind(ARGV[3], ARGV[2], now, { reservation = owner })
 if owner then tallies.count_reservation_spread(owner, false) end
 if carried and reservation.sandbox_told ~= '1' then
   change_reservation(reservation.reservation_id, 'sandbox_told', 1)

@@ -48,14 +48,6 @@ local function learn_from(ids, cpu, memory)
   learn_template({ template_id = template_id }, cpu, memory)
 end
 
-local function sized(cpu, memory, reservation)
-  local facts = { cpu = cpu, memory = memory, exact = true }
-  if reservation then
-    facts.caller, facts.group_key, facts.spread = reservation.caller or '', reservation.group_key or '', reservation.spread
-  end
-  return facts
-end
-
 local function was_deleted(sandbox_id)
   return redis.call('ZSCORE', explained, 'delete ' .. sandbox_id) ~= false
 end
@@ -66,8 +58,11 @@ function handlers.create(sandbox_id, cpu, memory)
   local reservation = reservation_named(sandbox_id, now)
   local theirs = {}
   if not reservation then theirs = confirming_of(node_id, cpu, memory) end
-  if not theirs then return end
-  if theirs[1] then return learn_from(theirs, cpu, memory) end
+  if not theirs or theirs[1] then
+    -- Its caller will name it, and knows its size.
+    redis.call('ZADD', explained, 'XX', integer(now), 'create ' .. sandbox_id)
+    return theirs and learn_from(theirs, cpu, memory)
+  end
   if not reservation and not doubts_size(node_id, account_of(node_id), integer(cpu), integer(memory)) then
     reservation = take_fitting(node_id, cpu, memory, now)
     if reservation then name_reservation(reservation, sandbox_id, false) end
@@ -75,8 +70,11 @@ function handlers.create(sandbox_id, cpu, memory)
   local record = record_of(sandbox_id)
   local elsewhere = (reservation and reservation.node_id ~= node_id) or (record and record.node_id ~= node_id)
   if not elsewhere and (not was_deleted(sandbox_id) or is_listed(node_id, sandbox_id)) then
-    bind(node_id, sandbox_id, now, sized(cpu, memory, reservation))
+    bind(node_id, sandbox_id, now, { cpu = cpu, memory = memory, reservation = reservation })
     if reservation then tallies.count_reservation_spread(reservation, false) end
+  elseif reservation and record and record.spread == reservation.spread then
+    -- Wherever its record is, it counts already.
+    tallies.count_reservation_spread(reservation, false)
   end
   if reservation and (reservation.state == 'pending' or reservation.state == 'confirmed') and not elsewhere then
     if was_deleted(sandbox_id) then
@@ -108,7 +106,7 @@ function handlers.fork(sandbox_id, cpu, memory)
   end
   local record = record_of(sandbox_id)
   if (not record or record.node_id == node_id) and (not was_deleted(sandbox_id) or is_listed(node_id, sandbox_id)) then
-    bind(node_id, sandbox_id, now, sized(cpu, memory))
+    bind(node_id, sandbox_id, now, { cpu = cpu, memory = memory })
   end
 end
 
@@ -143,10 +141,13 @@ for index = 4, #ARGV, 4 do
   local event_type, sandbox_id = ARGV[index], ARGV[index + 1]
   -- A sandbox may be paused again and again, so this is no matter of counting once.
   if event_type == 'pause' or event_type == 'resume' then set_paused(sandbox_id, event_type == 'pause') end
-  if redis.call('ZADD', explained, 'NX', integer(now), event_type .. ' ' .. sandbox_id) == 1 then
+  local cpu, memory = tonumber(ARGV[index + 2]), tonumber(ARGV[index + 3])
+  -- The fraction: it states a size that nobody else knows (include/bindings).
+  local told_at = integer(now) .. (cpu + memory > 0 and '.5' or '')
+  if redis.call('ZADD', explained, 'NX', told_at, event_type .. ' ' .. sandbox_id) == 1 then
     counted = counted + 1
     local handle = handlers[event_type]
-    if handle then handle(sandbox_id, tonumber(ARGV[index + 2]), tonumber(ARGV[index + 3])) end
+    if handle then handle(sandbox_id, cpu, memory) end
   end
 end
 redis.call('ZREMRANGEBYSCORE', explained, '-inf', integer(now - REMEMBER_MS))

@@ -12,9 +12,25 @@ local function await(sandbox_id, record)
   redis.call('ZADD', key('assigned'), integer(record.recorded_at_ms), sandbox_id)
 end
 
+-- Whether an event of this node has stated the size of a sandbox. An event's size comes before its reservation's, so once
+-- that is forgotten nobody knows it. The score of such an event in `explained` has a fraction.
+local function event_told_size(node_id, sandbox_id, now)
+  local told = redis.call('ZMSCORE', node_key(node_id, 'explained'), 'create ' .. sandbox_id, 'fork ' .. sandbox_id)
+  if tonumber(told[1] or 0) % 1 == 0 and tonumber(told[2] or 0) % 1 == 0 then return false end
+  return not is_evicted(node_id, now)
+end
+
+-- Sizes that a record lacks are those of its reservation, unless an event told others.
+local function size_by_reservation(node_id, sandbox_id, record, reservation, now)
+  local cpu, memory = tonumber(reservation.cpu_count), tonumber(reservation.memory_bytes)
+  local lacks = (record.cpu == 0 and cpu > 0) or (record.memory == 0 and memory > 0)
+  if not lacks or event_told_size(node_id, sandbox_id, now) then return end
+  if record.cpu == 0 then record.cpu = cpu end
+  if record.memory == 0 then record.memory = memory end
+end
+
 -- Records that a sandbox runs on a node, as somebody tells; the last one wins, whoever held it before.
--- `facts`: what the teller knows (cpu, memory, caller, group_key, spread). A size that is known already stays, unless an
--- event states it (`facts.exact`).
+-- `facts`: what the teller knows: cpu and memory that an event stated, or the `reservation` that is this sandbox now.
 local function bind(node_id, sandbox_id, now, facts)
   local record = record_of(sandbox_id)
   if record and record.node_id ~= node_id then
@@ -26,12 +42,13 @@ local function bind(node_id, sandbox_id, now, facts)
   local stranger = listed and record.mark == 'l' and record.sequence <= account_of(node_id).baseline_generation
   if listed and record.node_id == node_id then count_record(record, -1) end
   for _, dimension in ipairs({ 'cpu', 'memory' }) do
-    local stated = facts[dimension] or 0
-    if stated > 0 and (facts.exact or record[dimension] == 0) then record[dimension] = stated end
+    if (facts[dimension] or 0) > 0 then record[dimension] = facts[dimension] end
   end
-  if facts.caller then
-    record.caller, record.group_key = facts.caller, facts.group_key or ''
-    tallies.give_spread(sandbox_id, record, facts.spread)
+  local reservation = facts.reservation
+  if reservation then
+    if not facts.cpu then size_by_reservation(node_id, sandbox_id, record, reservation, now) end
+    record.caller, record.group_key = reservation.caller or '', reservation.group_key or ''
+    tallies.give_spread(sandbox_id, record, reservation.spread)
   end
   record.node_id, record.recorded_at_ms, record.mark = node_id, now, 't'
   record.sequence = sequence_now()

@@ -49,13 +49,6 @@ do
     end
   end
 
-  -- Whether an event of this node has told the size of a sandbox. An event's size comes before its reservation's, so once
-  -- that is forgotten nobody knows it.
-  local function event_told_size(node_id, sandbox_id)
-    local told = redis.call('ZMSCORE', node_key(node_id, 'explained'), 'create ' .. sandbox_id, 'fork ' .. sandbox_id)
-    return (told[1] or told[2]) ~= false
-  end
-
   -- Newly listed ids: each gets its record, and the reservation that claims it is settled. Returns those that
   -- another node keeps.
   function install_added(node_id, added, generation, now)
@@ -92,10 +85,7 @@ do
       if reservation then
         record.mark, record.caller, record.group_key = 't', reservation.caller or '', reservation.group_key or ''
         tallies.give_spread(sandbox_id, record, reservation.spread)
-        if records[sandbox_id] or not event_told_size(node_id, sandbox_id) then
-          if record.cpu == 0 then record.cpu = tonumber(reservation.cpu_count) end
-          if record.memory == 0 then record.memory = tonumber(reservation.memory_bytes) end
-        end
+        size_by_reservation(node_id, sandbox_id, record, reservation, now)
       end
       count_record(record, 1)
       written[#written + 1], written[#written + 2] = sandbox_id, record_text(record)
@@ -137,11 +127,7 @@ local function install_removed(node_id, removed, generation, restarted, now)
       end
     end
   end
-  if gone[1] then
-    tallies.forget_spread_records(gone, records)
-    redis.call('HDEL', key('bindings'), unpack(gone))
-    remember_ended(gone, now)
-  end
+  end_sandboxes(gone, records, now)
   -- Off the roster last: what is stopped before is left out by the next report again.
   redis.call('ZREM', node_key(node_id, 'deleted'), unpack(left))
   redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(left))

@@ -63,10 +63,7 @@ local function name_back(reservation, readable_ms, now)
   -- A roster that lists it again would not know its spread key.
   if reservation.spread and reservation.reason == 'listed' then told_at = told_at or tonumber(reservation.finished_at_ms) end
   if not told_at or record_of(sandbox_id) then return end
-  bind(node_id, sandbox_id, told_at, {
-    cpu = tonumber(reservation.cpu_count), memory = tonumber(reservation.memory_bytes),
-    caller = reservation.caller or '', group_key = reservation.group_key or '', spread = reservation.spread,
-  })
+  bind(node_id, sandbox_id, told_at, { reservation = reservation })
 end
 
 -- What counts with its spread key: the record of its sandbox, also one that a roster made anew, or the reservation itself.

@@ -5,7 +5,7 @@
 -- roster, not a handful for each of its sandboxes.
 local ENDED_MS = 600000
 
-local unlist, forget_assignments, remember_ended, unbind, forget_listed
+local unlist, forget_assignments, remember_ended, end_sandboxes, unbind, forget_listed
 do
   local ENDED_MAX = 100000
 
@@ -56,6 +56,14 @@ do
     redis.call('ZREMRANGEBYRANK', key('ended'), 0, -ENDED_MAX - 1)
   end
 
+  -- Deletes the records of sandboxes that are gone; the caller takes their ids off whatever leads to them.
+  function end_sandboxes(sandbox_ids, records, now)
+    if not sandbox_ids[1] then return end
+    tallies.forget_spread_records(sandbox_ids, records)
+    redis.call('HDEL', key('bindings'), unpack(sandbox_ids))
+    remember_ended(sandbox_ids, now)
+  end
+
   -- Deletes the bindings that still point to that node, listed or not.
   function unbind(node_id, sandbox_ids, now)
     if #sandbox_ids == 0 then return end
@@ -64,12 +72,8 @@ do
       if records[sandbox_id] and records[sandbox_id].node_id == node_id then own[#own + 1] = sandbox_id end
     end
     -- The binding before what leads to it, which leads whoever comes next to the rest.
-    if own[1] then
-      tallies.forget_spread_records(own, records)
-      redis.call('HDEL', key('bindings'), unpack(own))
-      redis.call('ZREM', key('assigned'), unpack(own))
-      remember_ended(own, now)
-    end
+    end_sandboxes(own, records, now)
+    if own[1] then redis.call('ZREM', key('assigned'), unpack(own)) end
     unlist(node_id, sandbox_ids, records)
     redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
   end
@@ -86,11 +90,7 @@ do
         own[#own + 1] = sandbox_id
       end
     end
-    if own[1] then
-      tallies.forget_spread_records(own, records)
-      redis.call('HDEL', key('bindings'), unpack(own))
-      remember_ended(own, now)
-    end
+    end_sandboxes(own, records, now)
     redis.call('ZREM', node_key(node_id, 'deleted'), unpack(listed))
     redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(listed))
     return #listed

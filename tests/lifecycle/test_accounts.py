@@ -10,7 +10,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes
-from tests.lifecycle.cluster import GIB, NOTHING, REPORT_TTL_MS, Cluster, event
+from tests.lifecycle.cluster import GIB, NOTHING, REPORT_TTL_MS, TTL_MS, Cluster, event
 
 REPORT_MS = 5_000
 HEARTBEAT: dict[str, Any] = {"lifecycle": Lifecycle.HEARTBEAT}
@@ -206,6 +206,45 @@ async def test_the_size_of_an_event_is_not_replaced_by_that_of_its_reservation(
     await cluster.place(3, 1024)
 
 
+@pytest.mark.parametrize("told_again", ["assignment", "confirm", "assignment and confirm"])
+@pytest.mark.parametrize("ended", [True, False])
+async def test_who_tells_a_sandbox_again_does_not_know_the_size_that_its_event_told(
+    cluster: Cluster, told_again: str, ended: bool
+) -> None:
+    """Its reservation, open or ended, asked for more than the create took, and what the event told was forgotten."""
+    await cluster.add()
+    reservation = await cluster.place(8, 2048, sandbox_id="s3")
+    if ended:
+        cluster.wait(TTL_MS)
+        await cluster.report("a", ())
+    await cluster.tell("a", event("create", "s3", 1, 1024))
+    await cluster.services.nodes.unregister("a", "run-1")
+    if "assignment" in told_again:
+        await cluster.record("s3")
+    if "confirm" in told_again:
+        await cluster.confirm(reservation, "s3")
+    await listing(cluster, ("s0", "s3"), 15)
+    assert await cluster.pending() == NOTHING
+    await cluster.tell("a", event("delete", "s3"))
+    with pytest.raises(NoNodes):
+        await cluster.place(3, 1024)
+
+
+@pytest.mark.parametrize("told_again", ["assignment", "confirm", "roster"])
+async def test_an_event_that_tells_no_size_leaves_that_of_the_reservation(cluster: Cluster, told_again: str) -> None:
+    await cluster.add()
+    reservation = await cluster.place(8, 2048, sandbox_id="s3")
+    await cluster.tell("a", event("create", "s3"))
+    await cluster.services.nodes.unregister("a", "run-1")
+    if told_again == "assignment":
+        await cluster.record("s3")
+    elif told_again == "confirm":
+        await cluster.confirm(reservation, "s3")
+    await listing(cluster, ("s0", "s3"), 15)
+    await cluster.tell("a", event("delete", "s3"))
+    await cluster.place(9, 1024)
+
+
 async def test_a_copy_of_an_older_report_makes_no_second_entry_of_one_that_is_told(cluster: Cluster) -> None:
     """Without sequences it looks like a restart, after which what had entered before enters again."""
     await cluster.add()
@@ -218,3 +257,38 @@ async def test_a_copy_of_an_older_report_makes_no_second_entry_of_one_that_is_to
     await listing(cluster, ("before", "s1"), 3, create_successes=1)
     assert await cluster.ending(waiting) == ("pending", None)
     assert await cluster.pending() == (2, 2048, 1)
+
+
+@pytest.mark.parametrize("shows", ["counters", "roster", "ids told"])
+async def test_an_older_report_without_a_sequence_is_known_by_its_nodes_clock(cluster: Cluster, shows: str) -> None:
+    """A copy that comes late is no restart, after which what has entered would enter again."""
+    grown: tuple[str, ...] | None = None if shows == "counters" else ("before", "s1")
+    await cluster.add()
+    earlier = {"create_successes": 0, "reported_at_unix_ms": cluster.clock.now_ms + REPORT_MS}
+    await listing(cluster, ("before",), 1, **earlier)
+    entered = await cluster.place(2, 2048, **HEARTBEAT)
+    if shows == "ids told":
+        await cluster.confirm(entered, "s1")
+    await listing(cluster, grown, 3, create_successes=1, reported_at_unix_ms=cluster.clock.now_ms + REPORT_MS)
+    assert (await cluster.ending(entered))[0] == "settled"
+    waiting = await cluster.place(2, 2048, **HEARTBEAT)
+    assert (await listing(cluster, ("before",), 1, **earlier)).stale
+    assert not (await listing(cluster, grown, 3, create_successes=1, reported_at_unix_ms=cluster.clock.now_ms)).stale
+    assert await cluster.ending(waiting) == ("pending", None)
+    assert await cluster.pending() == (2, 2048, 1)
+
+
+async def test_a_clock_that_was_set_back_keeps_no_process_out_for_long(cluster: Cluster) -> None:
+    """By more than report_ttl it is believed at once, by less as soon as the last report is that old."""
+    await cluster.add()
+    told_ms = cluster.clock.now_ms + 10 * REPORT_MS
+    assert not (await listing(cluster, (), 0, create_successes=9, reported_at_unix_ms=told_ms)).stale
+    assert not (await listing(cluster, (), 0, create_successes=0, reported_at_unix_ms=told_ms)).stale, "not earlier"
+    for back_ms in (1, REPORT_TTL_MS):
+        assert (await listing(cluster, (), 0, create_successes=0, reported_at_unix_ms=told_ms - back_ms)).stale
+        assert not (await listing(cluster, (), 0, sequence=back_ms, reported_at_unix_ms=told_ms - back_ms)).stale
+        assert not (await listing(cluster, (), 0, reported_at_unix_ms=told_ms)).stale
+    assert not (await listing(cluster, (), 0, reported_at_unix_ms=told_ms - REPORT_TTL_MS - 1)).stale
+    assert not (await listing(cluster, (), 0, reported_at_unix_ms=told_ms)).stale
+    cluster.wait(REPORT_TTL_MS)
+    assert not (await listing(cluster, (), 0, reported_at_unix_ms=told_ms - 1)).stale

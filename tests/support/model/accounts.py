@@ -30,6 +30,11 @@ def sized(cpu: int, memory: int) -> Size:
     return (cpu, memory, 1)
 
 
+def without_size(ledger: Ledger, sandbox_id: str) -> Ledger:
+    record = ledger.record(sandbox_id)
+    return ledger.put_record(record._replace(size=())) if record is not None else ledger
+
+
 class AccountingModel(Model):
     """What reservations hold and which sandboxes they are. The rules are those of tests/support/accounting;
     here stands what lies between nodes: an id has one binding and one reservation in the whole domain."""
@@ -43,6 +48,7 @@ class AccountingModel(Model):
         self.installed: dict[str, set[str]] = {}  # the newest roster of each node, less what was taken over since
         self.deletes: dict[str, dict[str, Record]] = {}  # listed ids that a delete event named, and when
         self.events_seen: dict[str, set[tuple[SandboxEventType, str]]] = {}
+        self.sizes_told: dict[str, set[str]] = {}  # by events, of ids that no confirming caller will name
         self.ended_ids: set[str] = set()  # listed or told once, and no more
         self.spread_keys: dict[str, str | None] = {}  # of bound sandboxes, as far as their reservation is known
         self.used_names: set[str] = set()  # reservations whose given name a roster has listed
@@ -309,6 +315,13 @@ class AccountingModel(Model):
 
     def is_bound(self, sandbox_id: str, node_id: str) -> bool:
         return self.bindings.get(sandbox_id, Binding("", 0)).node_id == node_id
+
+    def size_is_lost(self, sandbox_id: str, node_id: str) -> bool:
+        """An event of this node told a size, which comes before the reservation's, and it is known no more."""
+        holder = self.bindings.get(sandbox_id)
+        known = holder and self.ledger(holder.node_id).record(sandbox_id)
+        stated = sandbox_id in self.sizes_told.get(node_id, ()) and not self.given_up(node_id)
+        return stated and not (known and known.size)
 
     def carrier(self, sandbox_id: str) -> ModelReservation | None:
         """The reservation that carries this id: open, or settled."""

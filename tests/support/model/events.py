@@ -9,7 +9,7 @@ from tests.support.accounting import ledger as calls
 from tests.support.accounting import reports
 from tests.support.accounting.ledger import Ledger, Record, Reservation
 from tests.support.accounting.rules import Size
-from tests.support.model.accounts import RULES, sized
+from tests.support.model.accounts import RULES, sized, without_size
 from tests.support.model.facts import ModelReservation
 from tests.support.model.reporting import ReportingModel
 
@@ -55,6 +55,7 @@ class TellingModel(ReportingModel):
         )
         if carrier is None and awaited:
             return  # its caller will name it
+        self.sizes_told.setdefault(node_id, set()).add(sandbox_id)
         elsewhere = self._is_elsewhere(sandbox_id, node_id) or (carrier is not None and carrier.node_id != node_id)
         named = self._named_by(node_id, size) if carrier is None else None
         shown = [r for r in before.reservations if r.sandbox == sandbox_id or (r == named and r.open)]
@@ -139,6 +140,7 @@ class TellingModel(ReportingModel):
         """A child is nobody's create; a name that an event gave it was wrong."""
         sandbox_id, size = event.sandbox_id, sized(event.requested_cpu, event.requested_memory_bytes)
         self.explain(node_id, event.requested_cpu, event.requested_memory_bytes)
+        self.sizes_told.setdefault(node_id, set()).add(sandbox_id)
         carrier = self.carrier(sandbox_id)
         if carrier is not None and not self.kept(carrier).told:
             self.unname(carrier)
@@ -152,6 +154,7 @@ class TellingModel(ReportingModel):
 
     def record_assignment(self, sandbox_id: str, node_id: str) -> None:
         """Binds, and turns a suggested name into a told one; alone it names nothing."""
+        lost = self.size_is_lost(sandbox_id, node_id)
         self.bind(sandbox_id, node_id)
         carried = self.ledger(node_id).carrier(sandbox_id)
         if carried is not None and not carried.told:
@@ -165,6 +168,8 @@ class TellingModel(ReportingModel):
             known.confirmed = True
             if record is not None and not record.size:
                 ledger = ledger.put_record(record._replace(size=carrier.size))
+        if lost:
+            ledger = without_size(ledger, sandbox_id)
         self.put(node_id, self._awaited_anew(ledger, sandbox_id))
         owner = known if carrier is not None else self.claimant(node_id, sandbox_id)
         if owner is not None:

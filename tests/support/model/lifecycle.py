@@ -10,7 +10,7 @@ from scheduler.domain.reservation import ReservationState
 from scheduler.domain.settings import LedgerSettings
 from tests.support.accounting import ledger as calls
 from tests.support.accounting.ledger import Record
-from tests.support.model.accounts import RULES
+from tests.support.model.accounts import RULES, without_size
 from tests.support.model.avoiding import AvoidingModel
 from tests.support.model.choosing import used_up
 from tests.support.model.facts import ModelReservation
@@ -40,6 +40,7 @@ class LifecycleModel(AvoidingModel):
     def set_node(self, address: NodeAddress, lingering: bool) -> None:
         if self.given_up(address.node_id):
             self.events_seen.pop(address.node_id, None)
+            self.sizes_told.pop(address.node_id, None)
         if address.node_id not in self.nodes:
             self.explained.pop(address.node_id, None)
         super().set_node(address, lingering)
@@ -103,7 +104,7 @@ class LifecycleModel(AvoidingModel):
         if misnamed or reservation.state in {ReservationState.PENDING, ReservationState.EXPIRED}:
             reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
         before = self.ledger(node_id)
-        ended = self.is_over(sandbox_id, node_id)
+        ended, lost = self.is_over(sandbox_id, node_id), self.size_is_lost(sandbox_id, node_id)
         if not ended:
             self.bind(sandbox_id, node_id)
             self.counts_for(reservation, sandbox_id)
@@ -118,7 +119,7 @@ class LifecycleModel(AvoidingModel):
         if ended:  # nothing is bound, and the name its caller gave is used up
             kept_records = tuple(r for r in before.records if not (r.named and r.sandbox == sandbox_id))
             confirmed = confirmed._replace(records=kept_records)
-        self.put(node_id, confirmed)
+        self.put(node_id, without_size(confirmed, sandbox_id) if lost else confirmed)
         if misnamed and not reservation.open:
             self.ended(reservation)  # it was open again in between, under its true name
         self.end_listed_or_deleted(reservation)

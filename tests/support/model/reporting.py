@@ -141,8 +141,8 @@ class ReportingModel(AccountingModel):
         installed, deletes = self.installed.setdefault(node_id, set()), self.deletes.setdefault(node_id, {})
         for sandbox_id in mine - installed:
             owner = self.claimant(node_id, sandbox_id)
-            if owner is not None and sandbox_id not in self.bindings:
-                self._remember(sandbox_id, owner)
+            if sandbox_id not in self.bindings:
+                self._remember(sandbox_id, node_id, owner)
             if not self.is_bound(sandbox_id, node_id):
                 self.bind(sandbox_id, node_id)
             if owner is not None:
@@ -164,14 +164,14 @@ class ReportingModel(AccountingModel):
                 self.bindings[sandbox_id] = Binding(node_id, self.now_ms)
         self.put(node_id, ledger)
 
-    def _remember(self, sandbox_id: str, owner: ModelReservation) -> None:
-        """Of a sandbox that was unbound only its reservation tells, and not its size, when an event told another."""
-        told = self.events_seen.get(owner.node_id, set())
-        stated = {(SandboxEventType.CREATE, sandbox_id), (SandboxEventType.FORK, sandbox_id)} & told
-        ledger = self.ledger(owner.node_id)
-        record = ledger.record(sandbox_id) or Record(sandbox_id)
-        size = () if stated else sized(owner.cpu, owner.memory)
-        self.put(owner.node_id, ledger.put_record(record._replace(size=size, told=True)))
+    def _remember(self, sandbox_id: str, node_id: str, owner: ModelReservation | None) -> None:
+        """Of a sandbox that was unbound only its reservation tells."""
+        ledger = self.ledger(node_id).drop_record(sandbox_id)
+        if owner is not None:
+            record = self.ledger(node_id).record(sandbox_id) or Record(sandbox_id)
+            size = () if self.size_is_lost(sandbox_id, node_id) else sized(owner.cpu, owner.memory)
+            ledger = ledger.put_record(record._replace(size=size, told=True))
+        self.put(node_id, ledger)
 
     def _rebind(self, node_id: str, mine: set[str]) -> None:
         ledger = self.ledger(node_id)
