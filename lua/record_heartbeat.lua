@@ -1,7 +1,7 @@
 -- record_heartbeat.lua: installs one report of a node and settles what it accounts for, in one step.
 -- Guarantee: load, roster and settlement change together, so nothing is counted twice or not at all; reports
---            are ordered by the generation handed out here, never by a node's clock; one of a process that
---            another has replaced changes nothing.
+--            are ordered by the generation handed out here, never by a node's clock, which only tells a late
+--            copy where there is no sequence; one of a process that another has replaced changes nothing.
 -- KEYS[1]: settings  the ledger's settings key; every other key shares its tag
 -- ARGV[1]: now_ms  virtual clock for tests, '' for the server's own
 -- ARGV[2]: node_id
@@ -34,7 +34,7 @@
 -- ARGV[27]: paused_sandbox_count
 -- ARGV[28]: create_successes
 -- ARGV[29]: create_fails
--- ARGV[30]: reported_at_unix_ms  0: take the server's time
+-- ARGV[30]: reported_at_unix_ms  on the node's clock; 0: take the server's time
 -- ARGV[31..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
 -- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0),
 --        unlabelled (1|0: it stays without labels, because there are too many label sets), {changes of reservations},
@@ -73,7 +73,7 @@ if not overdue.finish_on({ node_id }, now) then return { 'again', 'expiry' } end
 local known = as_table_of(node_key(node_id), 'discovery', 'service_instance_id', 'sequence', 'generation',
   'last_seen_ms', 'create_successes', 'create_fails', 'avoid_level', 'avoid_tried', 'trouble', 'allocated_cpu',
   'allocated_memory_bytes', 'roster_digest', 'roster_edits', 'instances', 'interval_ms', 'reports',
-  'labels_reported', 'label_set', 'unlabelled', 'cordoned')
+  'labels_reported', 'label_set', 'unlabelled', 'cordoned', 'reported_at_unix_ms')
 
 local listed_already = known.discovery == 'active' or known.discovery == 'lingering'
 if not listed_already and (ARGV[5] == '' or redis.call('HGET', KEYS[1], 'self_registration') ~= '1') then
@@ -87,6 +87,11 @@ local function processes()
   return is_replaced(known, call, now, settings.report_ttl_ms), replaced_by(known, instance)
 end
 local behind = sequence ~= '' and same_instance and tonumber(sequence) <= (tonumber(known.sequence or '') or -1)
+-- Without one, a late copy is known by the node's clock, held against itself alone; one that goes back further was set back.
+if sequence == '' and same_instance and ARGV[30] ~= '0' then
+  local back_ms = tonumber(known.reported_at_unix_ms or '0') - ARGV[30]
+  behind = back_ms > 0 and back_ms <= settings.report_ttl_ms
+end
 local overdue = known.last_seen_ms and now - tonumber(known.last_seen_ms) > settings.report_ttl_ms
 -- A sequence that begins anew after a silence is a restart, unless the call may have been sampled long ago.
 if listed_already and ((behind and (hung_up or not overdue)) or (processes())) then

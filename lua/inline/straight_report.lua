@@ -25,7 +25,7 @@ repeat
     'deleted_cpu', 'deleted_memory', 'discount_cpu', 'discount_memory', 'discount_count', 'doubts_named', 'doubts_until_ms',
     'discovery', 'service_instance_id', 'sequence', 'last_seen_ms', 'create_successes', 'create_fails', 'roster_digest',
     'roster_edits', 'interval_ms', 'reports', 'stable', 'roster_whole', 'pauses', 'over_limit', 'unlabelled',
-    'labels_reported', 'label_set')
+    'labels_reported', 'label_set', 'reported_at_unix_ms')
   for index = 1, 11 do plain = plain and not known[index] end
   for index = 12, 19 do plain = plain and (not known[index] or known[index] == '0') end
   if not plain or (known[33] or '') ~= '' or known[34] == '1' or (known[35] or '') ~= ARGV[13] then break end
@@ -34,6 +34,7 @@ repeat
   local successes, fails = tonumber(ARGV[28]), tonumber(ARGV[29])
   if discovery ~= 'active' or instance ~= ARGV[3] or not seen_ms or now - seen_ms > settings.report_ttl_ms
     or (sequence ~= '' and tonumber(sequence) <= (tonumber(known_sequence or '') or -1))
+    or (sequence == '' and ARGV[30] ~= '0' and tonumber(ARGV[30]) < tonumber(known[37] or '0'))
     or (digest ~= '' and digest ~= roster_digest)
     or successes < tonumber(known_successes) or fails > tonumber(known_fails) then
     break

@@ -83,6 +83,7 @@ class Nodes:
                 create_successes=snapshot.create_successes + grown,
                 create_fails=snapshot.create_fails + int(chance() < 0.1),
                 cpu_percent=self.random.randint(0, 100),
+                reported_at_unix_ms=snapshot.reported_at_unix_ms + self.random.choice((0, 5_000, 5_000, -1_000)),
             )
         if chance() < 0.05:
             snapshot = replace(

@@ -163,11 +163,15 @@ class LifecycleMachine(SideBySide):
             create_fails=before.create_fails + random.choice([0, 0, 0, 0, 0, 1, 1, 3]),
             paused_allocated_cpu=random.choice([0, 0, 0, 1]),
             paused_sandbox_count=int(random.random() < 0.1),
+            # On the node's clock: some time ago, or it was set back.
+            reported_at_unix_ms=self.clock.now_ms - random.choice([0, 0, 0, 1_000, 10_000, 60_000]),
         )
         await self._notice_silence()
         self.sequences[node_id, instance] += sequence == "next"
         number = None if sequence is None else self.sequences[node_id, instance] or None
-        told = Told(instance, snapshot, None if roster is None else tuple(roster), number, hung_up, resources=GPUS)
+        listed = None if roster is None else tuple(roster)
+        labels = {"zone": "y"} if node_id == "c" and random.random() < 0.5 else {}
+        told = Told(instance, snapshot, listed, number, hung_up, labels=labels, resources=GPUS)
         await self.tell(node_id, told, behind)
 
     async def tell_events(self, node_id: str, instance: str, events: Sequence[SandboxEvent]) -> None:

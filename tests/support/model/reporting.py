@@ -55,11 +55,21 @@ class ReportingModel(AccountingModel):
         super().__init__(settings, now_ms)
         self.explained: dict[str, Explained] = {}
         self.listing: set[str] = set()  # nodes whose present process has told a roster
+        self.sampled_ms: dict[str, int] = {}  # when each node sampled its last accepted report, on its clock
 
     def is_stale(self, node_id: str, told: Told) -> bool:
         ledger, node = self.ledger(node_id), self.nodes[node_id]
         overdue = node.snapshot is None or node.stale(self.now_ms, self.settings.report_ttl_ms)
+        if self._is_copy(node_id, told) and (told.hung_up or not overdue):
+            return True
         return reports.is_stale(ledger._replace(silent=overdue), RULES, _report(told, told.roster or ()))
+
+    def _is_copy(self, node_id: str, told: Told) -> bool:
+        """Without a sequence, by the node's own clock. One that goes back further was set back."""
+        sampled_ms = told.snapshot.reported_at_unix_ms
+        if told.sequence is not None or not sampled_ms or told.instance != self.ledger(node_id).instance:
+            return False
+        return 0 < self.sampled_ms[node_id] - sampled_ms <= self.settings.report_ttl_ms
 
     def is_replaced(self, node_id: str, instance: str) -> bool:
         """Whether what this process tells is stale, whenever it tells it."""
@@ -76,7 +86,8 @@ class ReportingModel(AccountingModel):
         sequence, instance = self.ledger(node_id).sequence, self.ledger(node_id).instance
         same = told.instance == instance
         fell = before is not None and told.snapshot.create_successes < before.create_successes
-        first = before is None or not same or fell or 0 < (told.sequence or 0) <= sequence
+        again = 0 < (told.sequence or 0) <= sequence or self._is_copy(node_id, told)
+        first = before is None or not same or fell or again
         self.tells_outcomes(node_id, None if first else before, told.snapshot)
         if first and same:
             self.put(node_id, self.ledger(node_id)._replace(instance=""))
@@ -106,6 +117,7 @@ class ReportingModel(AccountingModel):
         node.reported_labels = told.labels
         node.resources = {name: (load.total, load.allocated) for name, load in told.resources.items()}
         self.last_report_ms[node_id] = self.now_ms
+        self.sampled_ms[node_id] = told.snapshot.reported_at_unix_ms or self.now_ms
         self.left_at_ms.pop(node_id, None)
         self.explained.pop(node_id, None)
         self._lower(node_id)
