@@ -249,7 +249,7 @@ local function write_report()
   end
   redis.call('HSET', node_key(node_id), unpack(fields))
   local over = { 'explained_count', 'explained_cpu', 'explained_memory', 'explained_any_cpu', 'explained_any_memory',
-    'waiting', 'last_heard_ms' }
+    'waiting', 'last_heard_ms', 'labels_before' }
   if sliced or roster.contested[1] then over[#over + 1] = 'roster_digest' end
   if known.cordoned and not cordoned then over[#over + 1], over[#over + 2] = 'cordoned', 'told_status' end
   redis.call('HDEL', node_key(node_id), unpack(over))

@@ -1,4 +1,5 @@
--- inline/spread_places.lua: the places of a request's spread, and what each has.
+-- inline/spread_places.lua: the places of a request's spread, and what each has. What a node has counts in the place that
+-- it had last (`labels_before`, include/forget_observation) also while it is off the list, and until it reports again.
 -- Reads: context, request
 -- Sets: HOLDERS_MAX, SPREADS_MAX, count_at, count_candidates, given, held, held_by_value, holders, ids_by_value,
 --   is_candidate, value_by_id, value_in, wanted
@@ -26,11 +27,20 @@ do
         ids_by_value[value][id], value_by_id[id] = true, value
       end
     end
+    local function hold_in(value, count) held_by_value[value] = (held_by_value[value] or 0) + count end
     for _, node_id in ipairs(holders) do
       local row = row_of(node_id)
-      local value = row and value_by_id[row.labels or '']
-        or (not row and value_in(redis.call('HGET', node_key(node_id), 'labels')))
-      if value then held_by_value[value] = (held_by_value[value] or 0) + held[node_id] end
+      local value, waiting = row and value_by_id[row.labels or '']
+      if not value then
+        local known = redis.call('HMGET', node_key(node_id), 'labels', 'labels_before', 'waiting')
+        value, waiting = value_in(known[1]) or value_in(known[2]), known[3]
+      end
+      if value then
+        hold_in(value, held[node_id])
+      elseif waiting then
+        -- Back after a loss of the ledger, and its report is still to tell where it is: it may be anywhere.
+        for any in pairs(ids_by_value) do hold_in(any, held[node_id]) end
+      end
     end
   end
 end

@@ -31,9 +31,12 @@ async def fleet(ledger: Ledger, **zones: str) -> None:
         await report(ledger, node.node_id)
 
 
-async def report(ledger: Ledger, node_id: str, *sandbox_ids: str, cpu_count: int = 8) -> None:
+async def report(
+    ledger: Ledger, node_id: str, *sandbox_ids: str, cpu_count: int = 8, labels: dict[str, str] | None = None
+) -> None:
     snapshot = NodeSnapshot(NodeStatus.READY, cpu_count, 64 * GIB, sandbox_count=len(sandbox_ids))
-    await ledger.nodes.heartbeat(Heartbeat(node_id, "one", snapshot=snapshot, sandbox_ids=sandbox_ids))
+    told = Heartbeat(node_id, "one", snapshot=snapshot, sandbox_ids=sandbox_ids, labels=labels or {})
+    await ledger.nodes.heartbeat(told)
 
 
 def spread(key: str = "app", cpu_count: int = 1, sandbox_id: str | None = None, **changes: Any) -> ScheduleRequest:
@@ -192,6 +195,54 @@ async def test_a_node_without_the_label_is_no_place_and_labels_may_change(ledger
     assert await refusal(ledger, spread(over="rack", max=1)) == {"spread": 3}
     explained = await ledger.placements.explain(spread(over="zone", max=2))
     assert {each.node_id: each.reason for each in explained.nodes} == {"a": None, "b": "spread", "c": "spread"}
+    await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.parametrize("forgotten_by", ["discovery", "unregister"])
+@pytest.mark.parametrize("told_by", ["api", "report"])
+@LEAST_LOADED
+async def test_a_node_counts_in_its_place_until_it_tells_another(
+    ledger: Ledger, told_by: str, forgotten_by: str
+) -> None:
+    """Also while it is off the list, and back without a report."""
+    zone = {"zone": "east"} if told_by == "report" else {}
+    await fleet(ledger, a="" if zone else "east", b="east", c="west")
+    await report(ledger, "a", labels=zone)
+    request = ScheduleRequest(hint=spread(over="zone", max=1).hint, exclude_nodes=("b", "c"))
+    assert await place(ledger, request) == "a"
+    elsewhere = ScheduleRequest(hint=request.hint, exclude_nodes=("c",))
+    for _ in range(2):
+        await (ledger.nodes.remove("a") if forgotten_by == "discovery" else ledger.nodes.unregister("a", "one"))
+        assert (await refusal(ledger, elsewhere))["spread"] >= 1
+        await ledger.nodes.set("a", "http://a", DiscoveryState.ACTIVE)
+        assert (await refusal(ledger, elsewhere))["spread"] >= 1
+    if told_by == "report":
+        await report(ledger, "a", labels={"zone": "west"})
+        assert await refusal(ledger, dataclasses.replace(elsewhere, exclude_nodes=("b",))) == {
+            "excluded": 1,
+            "spread": 2,
+        }
+        assert await place(ledger, elsewhere) == "b"
+    await assert_ledger_is_sound(ledger)
+
+
+@LEAST_LOADED
+async def test_a_name_from_an_event_counts_once_though_its_sandbox_is_elsewhere(ledger: Ledger) -> None:
+    await fleet(ledger, a="", b="")
+    hint = Hint(HintKind.COLD_SANDBOX, 1, 64, spread=Spread("app", max=9))
+    create = SandboxEvent("s1", SandboxEventType.CREATE, 1, 64 * 2**20)
+    for node_id, other in (("b", "a"), ("a", "b")):
+        request = ScheduleRequest(hint, exclude_nodes=(other,), lifecycle=Lifecycle.HEARTBEAT)
+        made = (await ledger.placements.schedule(request)).reservation
+        assert made is not None
+        await ledger.nodes.record_events(node_id, "one", [create])
+        assert (await ledger.reservations.get(made.reservation_id)).sandbox_id == "s1"
+        if node_id == "b":
+            await ledger.reservations.cancel(made.reservation_id)
+    assert await counts(ledger) == {"b": 1}
+    await assert_ledger_is_sound(ledger)
+    await ledger.nodes.record_events("b", "one", [SandboxEvent("s1", SandboxEventType.DELETE)])
+    assert await counts(ledger) == {"a": 1}
     await assert_ledger_is_sound(ledger)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
-from scheduler.domain.node import DiscoveryState
-from scheduler.domain.placement import Hint, HintKind, Spread, Strategy
+from scheduler.domain.node import DiscoveryState, Heartbeat
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Spread, Strategy
 from scheduler.domain.reservation import Lifecycle, Reservation
 from scheduler.domain.sandbox import Binding
 from scheduler.domain.settings import GroupSettings, LedgerSettings
@@ -442,3 +443,27 @@ async def test_spread_counts_come_back_with_what_is_remembered(pair: Pair) -> No
     assert await pair.a.put_back() == 0
     with pytest.raises(NoNodes):
         await cluster.place(hint=hint)
+
+
+async def test_a_node_whose_report_is_awaited_counts_in_every_place(pair: Pair) -> None:
+    """Its report tells the label, so after a loss nobody knows yet where its sandboxes count."""
+    ledger = pair.a.ledger
+
+    async def report(node_id: str) -> None:
+        snapshot = replace(pair.a.cluster.figures["a"], cpu_count=16)
+        told = Heartbeat(node_id, "run-1", snapshot=snapshot, sandbox_ids=(), labels={"zone": "east"})
+        await ledger.nodes.heartbeat(told)
+
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 64, spread=Spread("app", over="zone", max=1)))
+    await pair.a.cluster.discover("b")
+    for node_id in "ab":
+        await report(node_id)
+    await ledger.placements.schedule(replace(request, exclude_nodes=("a",)))
+    await pair.lose()
+    await pair.put_back()
+    await ledger.nodes.put_back(NODES | {"b": ListedNode("http://b:8000", DiscoveryState.ACTIVE)})
+    for reported in ("a", "b"):
+        await report(reported)
+        with pytest.raises(NoNodes) as refused:
+            await ledger.placements.schedule(request)
+        assert refused.value.reasons["spread"] >= 1, reported

@@ -40,7 +40,8 @@ def ranked_to(settings: LedgerSettings) -> float | None:
 
 class Candidates:
     """A still picture of the fleet. `pending_resources`: what reservations hold of further resources, by node.
-    `spread_counts`: how many each node has of a spread key. What is being placed is set by `Chooser`."""
+    `spread_counts`: how many each node has of a spread key. `labels_before`: of nodes whose report was forgotten, until
+    they report again. What is being placed is set by `Chooser`."""
 
     wanted: Request
     demands: Demands
@@ -49,6 +50,7 @@ class Candidates:
     ceiling: int
     candidates: Sequence[str]
     pending_resources: Mapping[str, Mapping[str, int]] = {}
+    labels_before: Mapping[str, Mapping[str, str]] = {}
     named = False
 
     def spread_counts(self, key: str) -> Mapping[str, int]:

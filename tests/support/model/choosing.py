@@ -98,6 +98,7 @@ class Chooser(Candidates):
     def _demands(self, request: ScheduleRequest) -> Demands:
         pending = self.pending_resources if request.hint else {}
         demands = demands_of(request.hint, self.nodes, self.settings.scarce, pending)
+        demands = replace(demands, labels_before=self.labels_before)
         return replace(demands, counts=self.spread_counts(demands.spread.key)) if demands.spread else demands
 
     # Strategies

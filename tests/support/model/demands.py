@@ -21,7 +21,8 @@ class Places:
 @dataclass(frozen=True)
 class Demands:
     """`scarce`: labels and resources that are left to those who ask for them. `counts`: of the request's spread key, by
-    node. `pending`: what reservations hold of further resources, by node."""
+    node. `pending`: what reservations hold of further resources, by node. `labels_before`: of nodes whose report was
+    forgotten and that have not reported since."""
 
     nodes: Mapping[str, ModelNode]
     require: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Demands:
     scarce: Sequence[str] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    labels_before: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def any(self) -> bool:
@@ -70,7 +72,15 @@ class Demands:
         return self.nodes[node_id].labels.get(self.spread.over)
 
     def count_at(self, place: str) -> int:
-        return sum(self.counts.get(node_id, 0) for node_id in self.nodes if self.place(node_id) == place)
+        return sum(count for node_id, count in self.counts.items() if self._counts_in(node_id) == place)
+
+    def _counts_in(self, node_id: str) -> str | None:
+        """A node that may be gone counts in the place that it had last."""
+        assert self.spread is not None
+        if self.spread.over == OVER_NODES:
+            return node_id
+        labels = self.nodes[node_id].labels if node_id in self.nodes else {}
+        return {**self.labels_before.get(node_id, {}), **labels}.get(self.spread.over)
 
     def ceiling(self, rounds: Sequence[Sequence[str]]) -> int:
         """The most that a place may have already. Places with a candidate count, whether or not it has capacity: of the

@@ -47,6 +47,7 @@ class Model:
         self.nodes: dict[str, ModelNode] = {}
         self.removed_at: dict[str, int] = {}
         self.api_labels: dict[str, Mapping[str, str]] = {}
+        self.labels_before: dict[str, Mapping[str, str]] = {}  # of nodes that left or unregistered, until they report
         self.reservations: list[ModelReservation] = []
         self.cursors = Cursors()
         self.groups: dict[str, ModelGroup] = {}
@@ -112,15 +113,21 @@ class Model:
 
     def remove_node(self, node_id: str) -> None:
         """The observation goes at once, reservations one report_ttl later unless it is back."""
+        self._forget_report(node_id)
         del self.nodes[node_id]
         self.removed_at[node_id] = self.now_ms
         self.warm.pop(node_id, None)
 
     def unregister(self, node_id: str) -> None:
         """Forget the report; the node stays listed, and so do its reservations."""
+        self._forget_report(node_id)
         node = self.nodes[node_id]
         node.snapshot, node.instance, node.sequence, node.lowered = None, "", None, Totals()
         node.reported_labels, node.resources = {}, {}
+
+    def _forget_report(self, node_id: str) -> None:
+        """What it has of a spread key still counts in its place."""
+        self.labels_before[node_id] = {**self.labels_before.get(node_id, {}), **self.nodes[node_id].labels}
 
     # Placement
 
@@ -129,6 +136,7 @@ class Model:
             self.settings, self.nodes, self.pending, self.now_ms, self.cursors, self.groups, self.warm
         )
         chooser.pending_resources = {node_id: self.pending_resources(node_id) for node_id in self.nodes}
+        chooser.labels_before = self.labels_before
         chooser.spread_counts = self.spread_counts  # type: ignore[method-assign]
         return chooser
 

@@ -115,6 +115,7 @@ class ReportingModel(AccountingModel):
             self._rebind(node_id, mine)
         node.snapshot, node.instance, node.last_seen_ms = told.snapshot, told.instance, self.now_ms
         node.reported_labels = told.labels
+        self.labels_before.pop(node_id, None)
         node.resources = {name: (load.total, load.allocated) for name, load in told.resources.items()}
         self.last_report_ms[node_id] = self.now_ms
         self.sampled_ms[node_id] = told.snapshot.reported_at_unix_ms or self.now_ms
