@@ -24,9 +24,24 @@ def ledger_settings() -> LedgerSettings:
     return SETTINGS
 
 
+# By ledger, what `make_busy` made: its keys as they are dumped, with the milliseconds they have left.
+_made: dict[str, tuple[Busy, list[tuple[str, bytes, int]]]] = {}
+
+
 @pytest.fixture
-async def busy(ledger: Ledger) -> Busy:
-    return await make_busy(ledger)
+async def busy(ledger: Ledger, backend: Backend) -> Busy:
+    """Made once, and put back for every test: making it takes longer than a test."""
+    command, pipeline = ledger.client.command, ledger.client.pipeline
+    if backend.name not in _made:
+        busy = await make_busy(ledger)
+        keys = sorted(await command("KEYS", "*"))
+        dumps = await pipeline([("DUMP", key) for key in keys])
+        left = await pipeline([("PTTL", key) for key in keys])
+        _made[backend.name] = busy, [(key, dump, int(ms)) for key, dump, ms in zip(keys, dumps, left, strict=True)]
+    busy, dumped = _made[backend.name]
+    await backend.flush()
+    await pipeline([("RESTORE", key, max(ms, 0), dump) for key, dump, ms in dumped])
+    return busy
 
 
 @dataclass(frozen=True)

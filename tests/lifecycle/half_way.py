@@ -196,10 +196,11 @@ async def stop_everywhere(
     step: int = 1,
     callers: tuple[bool, ...] = (True,),
 ) -> None:
-    """Stops the flow at each of its commands (each `step`-th), on a ledger of its own each time. `callers`: whether the
-    caller repeats the call, by turns."""
+    """Stops the flow at each of its commands (each `step`-th), on an empty store each time, since a check looks at all
+    keys there are. `callers`: whether the caller repeats the call, by turns."""
     repeats = cycle(callers)
     for failing in count(1, step):
+        await backend.flush()
         ledger = await open_ledger_on(settings_of(flow), domain=f"d{failing}")
         if flow.bounds:
             ledger.client.scripts = StoppingLibrary(flow.bounds)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.domain.limits import MIB
+from scheduler.domain.limits import BATCH_MAX, MIB
 from scheduler.domain.node import Heartbeat, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
+from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.ledger.ledger import Ledger
@@ -46,10 +46,10 @@ class Node:
     async def place(self, count: int, lifecycle: Lifecycle) -> list[str]:
         request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 1), lifecycle=lifecycle)
         made: list[str] = []
-        for _ in range(count):  # one after the other: the server counts all that it is asked meanwhile
-            reservation = (await self.ledger.placements.schedule(request)).reservation
-            assert reservation is not None
-            made.append(reservation.reservation_id)
+        while len(made) < count:
+            batch = BatchRequest((request,) * min(BATCH_MAX, count - len(made)), all_or_none=True)
+            placed = (await self.ledger.placements.schedule_batch(batch)).placed
+            made += [one.reservation.reservation_id for one in placed]
         return made
 
 

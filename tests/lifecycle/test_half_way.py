@@ -104,9 +104,9 @@ FLOWS = [
 async def test_every_command_may_fail_once(
     flow: Flow, open_ledger_on: OpenLedger, backend: Backend, clock: VirtualClock
 ) -> None:
-    # The embedded ledger takes its time to compile; there every third command tells the same, of callers that are
+    # The embedded ledger takes its time to compile; there every seventh command tells the same, of callers that are
     # never heard of again.
     if backend.name == "real":
         await stop_everywhere(flow, open_ledger_on, backend, clock)
     else:
-        await stop_everywhere(flow, open_ledger_on, backend, clock, step=3, callers=(False,))
+        await stop_everywhere(flow, open_ledger_on, backend, clock, step=7, callers=(False,))

@@ -72,6 +72,12 @@ class Backend:
             host="127.0.0.1", port=self.server.port, decode_responses=True, encoding_errors="backslashreplace"
         )
 
+    async def flush(self) -> None:
+        """Empty the store, for another ledger of the same test."""
+        client = self.client()
+        await client.flushall()
+        await client.aclose()
+
 
 async def put_settings(ledger: Ledger, settings: LedgerSettings, replica_id: str = "test-replica") -> None:
     """Write `settings` as a lone replica would at its start."""
