@@ -14,7 +14,7 @@ from scheduler.domain.reservation import Reservation, ReservationState
 from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings
 from scheduler.errors import NoNodes, NotFound, SchedulerError, ScriptError, WritesRefused
 from scheduler.inspection.finding import Finding, findings_in
-from scheduler.inspection.recount import check
+from scheduler.inspection.recount import Look, check
 from scheduler.inspection.repair import repair
 from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
@@ -134,7 +134,7 @@ async def judge(story: Story, flow: Flow, *, repeated: bool) -> None:
     """`repeated`: the caller calls again. One that is gone leaves nothing that a repair cannot bring right either."""
     # Whoever looks, or counts anew, is answered.
     await story.ledger.nodes.list()
-    await check(story.ledger)
+    await Look(story.ledger).everything()
     if repeated:
         await act(story, flow)
         if flow.holds is not None:
