@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.domain.limits import MIB
 from scheduler.domain.placement import Strategy
 from scheduler.errors import ConfigurationError
 from scheduler.lab.bench import BenchOptions, bench_schedule
 from scheduler.lab.bench_fleet import snapshot_of
 from scheduler.lab.calls import without_effect
-from scheduler.lab.server_figures import CallStatistics, ScriptCost, call_statistics, middle, middle_cost
+from scheduler.lab.server_figures import (
+    CallStatistics,
+    ScriptCost,
+    ServerFigures,
+    call_statistics,
+    middle,
+    middle_cost,
+)
+from scheduler.ledger.ledger import open_ledger
 from tests.support.servers import RedisServer
 
 TINY = BenchOptions(rounds=2, calls=40, churn_shapes=(3,), churn_rounds=1)
@@ -40,7 +49,25 @@ def test_every_node_of_the_benchmark_has_a_load_of_its_own() -> None:
     assert snapshot_of(7, 0) != snapshot_of(7, 1)
 
 
-async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer) -> None:
+async def test_memory_is_the_servers_own_figure(real_server: RedisServer) -> None:
+    ledger = await open_ledger(real_server.address, domain="memory")
+    figures = ServerFigures(ledger.client)
+    before = await figures.used_memory_bytes()
+    with real_server.client() as client:
+        client.set("large", bytes(8 * MIB))
+    # Buffers of connections grow and shrink meanwhile, by far less.
+    assert await figures.used_memory_bytes() - before > 7 * MIB
+    await ledger.close()
+
+
+async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of so few nodes the memory is less than what buffers grow and shrink by, so it is told: before and after loading.
+    memory = iter([9_000, 9_000 + 40 * 640, 7_000, 7_000 + 60 * 640])
+
+    async def used_memory_bytes(_: ServerFigures) -> int:
+        return next(memory)
+
+    monkeypatch.setattr(ServerFigures, "used_memory_bytes", used_memory_bytes)
     stages: list[str] = []
     report = await bench_schedule(real_server.address, [40, 60], [1, 3], TINY, stages.append)
     assert [(cost.nodes, cost.shapes) for cost in report.placements] == [(40, 1), (40, 3), (60, 1), (60, 3)]
@@ -50,8 +77,7 @@ async def test_a_small_benchmark_fills_every_figure(real_server: RedisServer) ->
         assert cost.cpu_us > cost.noop_cpu_us
         assert cost.round_trip_us > 0
         assert cost.cold_us > 0
-        # Of so few nodes the memory is less than what the buffers of a connection grow and shrink by meanwhile.
-        assert cost.bytes_per_node != 0
+        assert cost.bytes_per_node == 640
     for fleet in report.fleets:
         assert set(fleet.churn_us) == {3}
         assert list(fleet.batch_cpu_us) == [0, 1, 4, 16, 64, 256]

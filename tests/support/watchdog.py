@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ import pytest_timeout
 
 # Where even a thread gets no turn: a loop in C, or in a Lua script of the embedded ledger.
 LAST_RESORT_FACTOR, LAST_RESORT_SECONDS = 1.1, 1.0
+# How long a worker may take to end once it is told to; pytest-xdist ends it after ten seconds, and says nothing.
+LEAVING_SECONDS = 5.0
 TASKS_SHOWN = 30
 
 
@@ -80,10 +83,20 @@ class Watchdog:
     def pytest_sessionfinish(self) -> None:
         """What is left to do, until the process has ended, belongs to the last test.
 
-        A worker of pytest-xdist has nothing left to do: it waits for the others, however long their tests take,
-        and is ended by the controller."""
-        if self._last is not None and not hasattr(self._config, "workerinput"):
+        A worker of pytest-xdist waits for the others first, however long their tests take."""
+        if self._last is None:
+            return
+        if hasattr(self._config, "workerinput"):
+            threading.Thread(target=self._leaving, args=(self._last[0],), daemon=True).start()
+        else:
             self._arm(f"after the last test, {self._last[0]}", self._last[1])
+
+    def _leaving(self, last: str) -> None:
+        """Tells of a worker that does not end when the controller says so; the controller then ends it."""
+        threading.main_thread().join()
+        time.sleep(LEAVING_SECONDS)
+        self._tell(f"\n\n+++ HUNG for more than {LEAVING_SECONDS:g} s: after the last test of a worker, {last}\n")
+        faulthandler.dump_traceback(file=self._report_fd, all_threads=True)
 
     def _arm(self, what: str, seconds: float) -> None:
         self._disarm()

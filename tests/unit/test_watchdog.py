@@ -54,10 +54,20 @@ AT_THE_END = "def test_hangs(): threading.Thread(target=threading.Event().wait).
 PLUGINS = ["-p", "pytest_timeout", "-p", "pytest_asyncio.plugin"]
 
 
-def run(directory: Path, hanging: str, *arguments: str, seconds: int = 1) -> subprocess.CompletedProcess[str]:
+# A worker that does not end is told of, and ended, sooner.
+IMPATIENT = """
+import tests.support.watchdog, xdist.workermanage
+tests.support.watchdog.LEAVING_SECONDS = 0.3
+xdist.workermanage.NodeManager.EXIT_TIMEOUT = 2
+"""
+
+
+def run(
+    directory: Path, hanging: str, *arguments: str, seconds: int = 1, conftest: str = CONFTEST
+) -> subprocess.CompletedProcess[str]:
     """pytest in a process of its own, with a test that hangs between two that do not."""
     (directory / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
-    (directory / "conftest.py").write_text(CONFTEST)
+    (directory / "conftest.py").write_text(conftest)
     (directory / "test_it.py").write_text(BEFORE_AND_AFTER.format(hanging=hanging))
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *PLUGINS, "--timeout", str(seconds), *arguments],
@@ -105,6 +115,12 @@ def test_a_worker_that_waits_for_the_others_does_not_hang(tmp_path: Path) -> Non
     ended = run(tmp_path, long, "-p", "xdist", "-n", "2", "--dist", "worksteal", seconds=2)
     assert "3 passed" in ended.stdout
     assert "HUNG" not in ended.stderr
+
+
+def test_a_worker_that_does_not_end_is_told_with_its_last_test(tmp_path: Path) -> None:
+    ended = run(tmp_path, AT_THE_END, "-p", "xdist", "-n", "1", "-k", "hangs", conftest=CONFTEST + IMPATIENT)
+    assert "1 passed" in ended.stdout
+    assert "HUNG for more than 0.3 s: after the last test of a worker, test_it.py::test_hangs" in ended.stderr
 
 
 def test_processes_of_a_hanging_test_are_ended_with_it(tmp_path: Path) -> None:
