@@ -29,6 +29,10 @@
 -- @include "include/members"
 -- @include "include/tallies"
 
+-- Says what the hash is to whoever looks into it. A value of more than 64 bytes also makes Redis keep the hash as a table:
+-- every script asks for some twenty fields of it, and in a list each would be looked for from the first field on.
+local ABOUT = 'Settings that all replicas of this scheduler share; whoever starts with a higher revision replaces them.'
+
 local now = open_clock(ARGV[1])
 local stored = as_table_of(KEYS[1], 'revision', 'digest', 'epoch', 'rebuilding_until_ms', 'unheard_since_ms', 'lost_with',
   'rebuild_of')
@@ -77,9 +81,8 @@ if status == 'written' then
     rebuilding_until_ms = true, unheard_since_ms = true, lost_with = true, refresh_after = true, rebuild_of = true,
     gated_until_ms = true,
   }
-  for _, value in ipairs({ 'format', FORMAT, 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5] }) do
-    values[#values + 1] = value
-  end
+  local own = { 'format', FORMAT, 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5], 'about', ABOUT }
+  for _, value in ipairs(own) do values[#values + 1] = value end
   if redis.call('ZCARD', key('nodes')) > 0 then values[#values + 1], values[#values + 2] = 'refresh_after', '' end
   for index = 1, #values, 2 do kept[values[index]] = true end
   redis.call('HSET', KEYS[1], unpack(values))

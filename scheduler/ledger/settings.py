@@ -157,7 +157,7 @@ class SettingsStore:
 
 
 _NOT_CONTENT = {
-    *("format", "revision", "digest", "epoch", "rebuild_of", "gated_until_ms"),
+    *("format", "revision", "digest", "epoch", "about", "rebuild_of", "gated_until_ms"),
     *("rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with"),
 }
 
