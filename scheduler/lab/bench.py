@@ -70,7 +70,8 @@ class FleetCost:
     """What else one size of fleet costs. `first_use_us`: the first placement after the fleet was loaded. `churn_us`: a
     placement, by sizes in use, after a fifth of the nodes reported changes. `tied_us`: a placement on an idle fleet of
     equal nodes. `refusal_us`: None where the strategy refuses nothing for lack of capacity. `batch_cpu_us`: all that
-    the server did for one placement of one shape, by how many came in one batch; 0: by itself."""
+    the server did for one placement of one shape, by how many came in one batch; 0: by itself. `heartbeat_…`: a report
+    while nothing is reserved, and a script that does nothing with the arguments of one."""
 
     nodes: int
     load_seconds: float
@@ -81,6 +82,7 @@ class FleetCost:
     refusal_us: float | None
     heartbeat_changed_us: float
     heartbeat_unchanged_us: float
+    heartbeat_noop_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +136,10 @@ class FleetBench:
         self._bytes_per_node = 0.0
         self._load_seconds = 0.0
         self._first_use_us = 0.0
+        self._heartbeat_us = (0.0, 0.0, 0.0)
 
     async def load(self) -> None:
-        """List every node and let each report once, with loads that differ."""
+        """List every node and let each report, with loads that differ: once, and then to measure reports."""
         await self._ledger.client.load_scripts()
         self._noop_sha = await self._figures.load_script(NOOP)
         began, before_bytes = time.perf_counter(), await self._figures.used_memory_bytes()
@@ -145,6 +148,7 @@ class FleetBench:
         await self._send(self._reports(range(self._node_count)))
         self._load_seconds = time.perf_counter() - began
         self._bytes_per_node = (await self._figures.used_memory_bytes() - before_bytes) / self._node_count
+        self._heartbeat_us = await self._heartbeats()
         await self._figures.reset()
         await self._place(0)
         self._first_use_us = (await self._figures.since_reset()).microseconds
@@ -175,7 +179,7 @@ class FleetBench:
 
     async def fleet_cost(self) -> FleetCost:
         churn_us = {shapes: await self._churn(shapes) for shapes in self._options.churn_shapes}
-        changed_us, unchanged_us = await self._heartbeats()
+        changed_us, unchanged_us, noop_us = self._heartbeat_us
         batch_cpu_us = await self._batches()
         return FleetCost(
             nodes=self._node_count,
@@ -187,6 +191,7 @@ class FleetBench:
             refusal_us=await self._refusal(),
             heartbeat_changed_us=changed_us,
             heartbeat_unchanged_us=unchanged_us,
+            heartbeat_noop_us=noop_us,
         )
 
     async def _place(self, shape: int) -> None:
@@ -224,15 +229,16 @@ class FleetBench:
             rounds.append((await self._figures.since_reset()).microseconds / shapes)
         return middle(rounds)
 
-    async def _heartbeats(self) -> tuple[float, float]:
-        changed, unchanged = [], []
+    async def _heartbeats(self) -> tuple[float, float, float]:
+        changed, unchanged, noops = [], [], []
         count = min(self._options.calls, self._node_count)
         for _ in range(self._options.rounds):
             self._version += 1
             reports = [await self._report(number) for number in range(count)]
             changed.append((await self._figures.round(reports)).script_us)
             unchanged.append((await self._figures.round(reports)).script_us)
-        return middle(changed), middle(unchanged)
+            noops.append((await self._figures.round(without_effect(self._noop_sha, reports))).script_us)
+        return middle(changed), middle(unchanged), middle(noops)
 
     async def _batches(self) -> dict[int, float]:
         """The sizes take turns, so that all of them meet the same fleet."""

@@ -140,6 +140,7 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
         "refused, all full",
         "report changed",
         "report unchanged",
+        "report no-op",
     )
     for cost in costs:
         table.add_row(
@@ -151,6 +152,7 @@ def fleet_cost_table(costs: Sequence[FleetCost]) -> Table:
             "–" if cost.refusal_us is None else f"{cost.refusal_us:.1f}",
             f"{cost.heartbeat_changed_us:.1f}",
             f"{cost.heartbeat_unchanged_us:.1f}",
+            f"{cost.heartbeat_noop_us:.1f}",
         )
     return table
 
