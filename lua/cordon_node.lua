@@ -47,7 +47,7 @@ if known.service_instance_id ~= instance then return { 'mismatch', known.service
 -- A cordoned node shows and counts as one that reports that it drains; what it does report is kept beside.
 local status = known.cordoned == instance and known.told_status or known.status
 if ARGV[4] == '1' then
-  redis.call('HSET', node, 'cordoned', instance, 'told_status', status, 'status', 'lingering')
+  redis.call('HSET', node, 'cordoned', instance, 'told_status', status, 'status', 'lingering', 'still', '')
   status = 'lingering'
 else
   redis.call('HSET', node, 'status', status)

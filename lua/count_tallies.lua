@@ -21,7 +21,7 @@ while true do
   if #node_ids == 0 then break end
   for _, text in ipairs(redis.call('HMGET', key('loads'), unpack(node_ids))) do
     local row = text and parse_row(text)
-    if row then tallies.add_row(row, 1) end
+    if row then tallies.move_row(nil, row) end
   end
   tallies.flush()
   first = first + SLICE

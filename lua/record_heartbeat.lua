@@ -228,18 +228,23 @@ local function write_report()
     stand_again(node_id)
   end
 
+  -- As with the settings (put_settings): every report and event asks for tens of fields, so the hash shall be a table, which
+  -- a node's machine info makes it where one is told.
+  local ABOUT = 'A node: what its last report told, and what is known of it and of its sandboxes.'
   -- A report without a sequence does not undo the fence of those before it.
   local kept_sequence = sequence == '' and same_instance and known.sequence or sequence
   local fields = {
-    'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
+    'still', '', 'service_instance_id', instance, 'generation', integer(generation), 'last_seen_ms', integer(now),
     'status', status, 'over_limit', over_limit or '', 'sequence', kept_sequence, 'stable', ARGV[16],
-    'resources_reported', ARGV[14],
+    'resources_reported', ARGV[14], 'about', ABOUT,
   }
   if cordoned then fields[#fields + 1], fields[#fields + 2] = 'told_status', ARGV[12] end
   if not same_instance then fields[#fields + 1], fields[#fields + 2] = 'instances', select(2, processes()) end
   if interval_ms then fields[#fields + 1], fields[#fields + 2] = 'interval_ms', integer(interval_ms) end
   if tells_roster or first then
-    local told = tells_roster and report_times.format(reports, generation, now) or ''
+    -- Earlier ones prove what they do of sandboxes that were told before them, so where none is waited for they go.
+    local waits = sliced or redis.call('EXISTS', node_key(node_id, 'assigned'), node_key(node_id, 'deleted')) > 0
+    local told = tells_roster and report_times.format(waits and reports or {}, generation, now) or ''
     fields[#fields + 1], fields[#fields + 2] = 'reports', told
   end
   for _, name in ipairs(FIGURES) do fields[#fields + 1], fields[#fields + 2] = name, integer(figures[name]) end
@@ -257,9 +262,10 @@ end
 write_report()
 if roster.edited then edits = integer(redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)) end
 if tells_roster and not sliced then note_conflicts(node_id, #roster.contested) end
-redis.call('ZADD', key('seen'), integer(now), node_id)
+-- Seen last: what stands there need not be looked for in the others.
 redis.call('ZREM', key('silent'), node_id)
 redis.call('ZREM', key('forgotten'), node_id)
+redis.call('ZADD', key('seen'), integer(now), node_id)
 close_clock(now)
 return (function()
   -- @inline "include/cpu_configs"

@@ -78,6 +78,8 @@ do
         account.stored[name] = text
       end
     end
-    if changed[1] then redis.call('HSET', node_key(node_id), unpack(changed)) end
+    -- The next report is no usual one (inline/straight_report). Whatever ends a reservation changes the account, or makes a
+    -- doubt.
+    if changed[1] then redis.call('HSET', node_key(node_id), 'still', '', unpack(changed)) end
   end
 end

@@ -29,7 +29,7 @@ local function avoid(node_id, level, now, settings)
   if not may_avoid(node_id, settings) then return end
   local until_ms = integer(now + math.min(settings.first_ms * 2 ^ (math.min(level, 32) - 1), settings.longest_ms))
   redis.call('HSET', node_key(node_id), 'avoid_level', integer(level), 'avoided_until_ms', until_ms, 'avoid_tried', 0,
-    'avoid_mark', redis.call('GET', key('sequence')) or '0')
+    'avoid_mark', redis.call('GET', key('sequence')) or '0', 'still', '')
   redis.call('HDEL', node_key(node_id), 'trouble')
   redis.call('ZADD', key('avoided_until'), until_ms, node_id)
   redis.call('HINCRBY', key('stats'), 'nodes_avoided', 1)
@@ -72,7 +72,7 @@ end
 
 local function keep_trouble(node_id, trouble)
   redis.call('HSET', node_key(node_id), 'trouble',
-    string.format('%d,%d,%d', trouble.since, trouble.refusals, trouble.successes))
+    string.format('%d,%d,%d', trouble.since, trouble.refusals, trouble.successes), 'still', '')
 end
 
 local function origin_key(reservation)

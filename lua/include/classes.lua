@@ -1,5 +1,6 @@
 -- @include "include/scores"
 -- @include "include/scan"
+-- @include "include/bands"
 -- The classes of the index as a search sees them: what of each a request may use.
 
 -- Every class there is, read once in the life of a script.

@@ -72,7 +72,7 @@ do
     row_of(node_id).labels = id
     local fields = { 'labels', known and labels or '', 'label_set', id or '', 'unlabelled', known and '' or '1' }
     if source then fields[7], fields[8] = source, text end
-    redis.call('HSET', node_key(node_id), unpack(fields))
+    redis.call('HSET', node_key(node_id), 'still', '', unpack(fields))
     return known
   end
 end

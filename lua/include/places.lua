@@ -1,4 +1,5 @@
 -- @include "include/heads"
+-- @include "include/bands"
 -- @include "include/row_text"
 -- @include "include/pools"
 -- Where a node stands in the index. It follows from the node's row in `loads` and from nothing else.
@@ -12,22 +13,7 @@
 -- less than 0 by twice the bytes (a limit leaves one more than twice, for it may be reached by a request that states
 -- nothing, a capacity may not).
 do
-  local CPU_ROWS, FREE_BYTES = 16384, 2 ^ 46
-  local BANDS = 64
-
-  -- The foot of a band: 64 bands from one power of two to the next.
-  local function band_of(memory)
-    if memory <= 0 then return memory end
-    local _, exponent = math.frexp(memory)
-    local width = 2 ^ (exponent - 1) / BANDS
-    return width > 1 and memory - memory % width or memory
-  end
-
-  -- How many CPUs one row of a class stands for, and its last row.
-  local function rows_of(cpu)
-    local step = cpu > CPU_ROWS and math.ceil(cpu / CPU_ROWS) or 1
-    return step, cpu < 0 and 0 or math.max(64, math.min(CPU_ROWS, math.floor(2 * cpu / step)))
-  end
+  local FREE_BYTES = 2 ^ 46
 
   -- Twice what a creation may take of one dimension.
   local function twice_free(load, capacity, binds, most)
@@ -59,7 +45,7 @@ do
         marks = marks .. 'p'
       end
     end
-    local band, step, last = band_of(memory_capacity), rows_of(cpu_capacity)
+    local band, step, last = cpu_rows.band_of(memory_capacity), cpu_rows.rows_of(cpu_capacity)
     local presence = row.resources and resources.presence(row) or '-'
     local class = string.format('%s,%s,%d,%d,%s,%s', pool, row.labels or '-', cpu_capacity, band, presence, marks)
     local number = math.min(math.floor(cpu / step), last)
@@ -70,14 +56,17 @@ do
       family = row.labels and pool .. ',' .. row.labels or pool, shadowed = row.bounded or step > 1,
       unknown = unknown and key('unknown:' .. pool),
     }
-    local open = row.bounded and row.open or 0
-    place.free_cpus = twice_free(cpu, cpu_capacity, open % 2 == 0, row.cpu_most)
-    place.free_bytes = twice_free(memory, memory_capacity, open < 2, row.memory_most)
+    if row.bounded then
+      local open = row.open or 0
+      place.free_cpus = twice_free(cpu, cpu_capacity, open % 2 == 0, row.cpu_most)
+      place.free_bytes = twice_free(memory, memory_capacity, open < 2, row.memory_most)
+    else
+      place.free_cpus = cpu_capacity < 0 and FREE_BYTES or 2 * (cpu_capacity - cpu)
+      place.free_bytes = memory_capacity < 0 and FREE_BYTES or 2 * (memory_capacity - memory)
+    end
     if (row.count_most or -1) >= 0 and row.starting + row.running + row.pending_count >= row.count_most then
       place.free_cpus = -1
     end
     return place
   end
-
-  cpu_rows.rows_of = rows_of
 end

@@ -1,12 +1,7 @@
 -- @include "include/reply"
--- When a node's reports were received: its usual interval, and the last ones that told a roster.
-local report_times = { kept = 8, interval_least_ms = 1000 }
-
--- The node's usual time between two reports, with the newest one in it.
-function report_times.learned_interval(interval_ms, gap_ms)
-  if not interval_ms then return math.max(report_times.interval_least_ms, gap_ms) end
-  return math.max(report_times.interval_least_ms, math.floor(interval_ms + (gap_ms - interval_ms) / 8))
-end
+-- @include "include/report_interval"
+-- The last reports of a node that told a roster, with the times they were received at.
+report_times.kept = 8
 
 -- 'generation:received_at_ms,…' of this instance's last reports with a roster, oldest first.
 function report_times.parse(text)

@@ -14,11 +14,7 @@ local function row_of(node_id)
   if known then return known.row end
   local text = redis.call('HGET', key('loads'), node_id)
   local row = text and parse_row(text) or nil
-  rows[node_id] = {
-    row = row, text = text, pool = row and pool_letter(row),
-    cpu_capacity = row and row.cpu_capacity, memory_capacity = row and row.memory_capacity, labels = row and row.labels,
-  }
-  row_order[#row_order + 1] = node_id
+  rows[node_id], row_order[#row_order + 1] = { row = row, text = text }, node_id
   if text and not row then
     -- Where it stands in the index nobody can tell any more: whoever meets it there takes it out (include/distrust).
     -- @inline "include/rebuild_row"
@@ -30,18 +26,24 @@ end
 
 local save_rows, save_row
 do
-  local function move_pool(node_id, known, pool, labels)
-    for _, name in ipairs(node_pools.sets(known.pool, known.labels)) do redis.call('ZREM', key(name), node_id) end
+  -- From the sets of the pool before to those of the one now; nil: no row.
+  local function move_pool(node_id, before, row)
+    local pool_before, pool = before and pool_letter(before), row and pool_letter(row)
+    local labels_before, labels = before and before.labels, row and row.labels
+    if pool_before == pool and labels_before == labels then return end
+    for _, name in ipairs(node_pools.sets(pool_before, labels_before)) do redis.call('ZREM', key(name), node_id) end
     for _, name in ipairs(node_pools.sets(pool, labels)) do redis.call('ZADD', key(name), 0, node_id) end
   end
 
-  local function move_capacity(node_id, known, row)
+  local function move_capacity(node_id, before, row)
+    if before and row and before.cpu_capacity == row.cpu_capacity and before.memory_capacity == row.memory_capacity then
+      return
+    end
     -- @inline "include/capacities"
-    if known.cpu_capacity and not (row and row.cpu_capacity == known.cpu_capacity) then
-      leave_capacity(node_id, known.cpu_capacity)
+    if before and not (row and row.cpu_capacity == before.cpu_capacity) then
+      leave_capacity(node_id, before.cpu_capacity)
     end
     if row then enter_capacity(node_id, row) end
-    known.cpu_capacity, known.memory_capacity = row and row.cpu_capacity, row and row.memory_capacity
   end
 
   -- Writes one row, if it has changed; the sums follow with tallies.flush.
@@ -50,20 +52,16 @@ do
     local row = known.row
     local text = row and format_row(row)
     if text == known.text or not (text or known.text) then return end
+    local before = known.text and parse_row(known.text) or nil
     -- The row itself after sets and capacities: what is stopped before it is done again with its next change.
-    local pool = row and pool_letter(row)
-    local labels = row and row.labels
-    if pool ~= known.pool or labels ~= known.labels then move_pool(node_id, known, pool, labels) end
-    if not row or row.cpu_capacity ~= known.cpu_capacity or row.memory_capacity ~= known.memory_capacity then
-      move_capacity(node_id, known, row)
-    end
-    local before = known.text and parse_row(known.text)
-    if before then tallies.add_row(before, -1) elseif known.text then tallies.distrust() end
-    if row then tallies.add_row(row, 1) end
+    move_pool(node_id, before, row)
+    move_capacity(node_id, before, row)
+    if known.text and not before then tallies.distrust() end
+    tallies.move_row(before, row)
     local place = row and cpu_rows.place_of(row, node_id)
     cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
     if (row and row.resources) or (before and before.resources) then resources.note_free(node_id, before, row) end
-    known.text, known.pool, known.labels, known.place = text, pool, labels, place
+    known.text, known.place = text, place
   end
 
   -- Writes every changed row.

@@ -19,27 +19,53 @@ do
     if by ~= 0 then changes[field] = (changes[field] or 0) + by end
   end
 
-  local function add_dimension(name, sign, capacity, load, pending, most, closed)
-    if capacity < 0 then return end
+  -- What one dimension of a row has: its capacity, load, what is reserved of it, and what is closed.
+  local function parts_of(closed, capacity, load, pending, most)
+    if closed == nil or capacity < 0 then return 0, 0, 0, 0 end
     local left = capacity - load - pending
     local free = (most and most >= 0) and math.min(left, most - load - pending) or left
     if closed or free < 0 then free = 0 end
-    add('capacity_' .. name, sign * capacity)
-    add('allocated_' .. name, sign * load)
-    add('reserved_' .. name, sign * pending)
-    add('closed_' .. name, sign * (left - free))
+    return capacity, load, pending, left - free
   end
 
-  -- What a row adds to the sums (`sign` 1), or takes from them (-1).
-  function tallies.add_row(row, sign)
-    if not string.find(node_pools.FRESH, row.pool, 1, true) then return end
-    local closed = row.pool == node_pools.OVER_LIMIT or (row.bounded and row.count_most >= 0
-      and row.starting + row.running + row.pending_count >= row.count_most)
-    add_dimension('cpu', sign, row.cpu_capacity, row.cpu_load, row.pending_cpu, row.cpu_most, closed)
-    add_dimension('memory', sign, row.memory_capacity, row.memory_load, row.pending_memory, row.memory_most, closed)
+  local function add_further(closed, row, sign)
     for name, one in pairs(row.resources or {}) do
-      add_dimension('further:' .. name, sign, one.total, one.load, one.pending, nil, closed)
+      local capacity, load, pending, shut = parts_of(closed, one.total, one.load, one.pending)
+      add('capacity_further:' .. name, sign * capacity)
+      add('allocated_further:' .. name, sign * load)
+      add('reserved_further:' .. name, sign * pending)
+      add('closed_further:' .. name, sign * shut)
     end
+  end
+
+  -- Whether all that is free on a row is closed; nil: it is not counted.
+  local function is_closed(row)
+    if not string.find(node_pools.FRESH, row.pool, 1, true) then return nil end
+    return row.pool == node_pools.OVER_LIMIT or (row.bounded and row.count_most >= 0
+      and row.starting + row.running + row.pending_count >= row.count_most) or false
+  end
+
+  -- A row changes from what it was; nil stands for no row. Most that it says stays, and is not written.
+  function tallies.move_row(before, row)
+    local was, is = before and is_closed(before), row and is_closed(row)
+    local old, new = before or row, row or before
+    if not old then return end
+    local capacity, load, pending, shut = parts_of(was, old.cpu_capacity, old.cpu_load, old.pending_cpu, old.cpu_most)
+    local capacity_now, load_now, pending_now, shut_now = parts_of(is, new.cpu_capacity, new.cpu_load, new.pending_cpu,
+      new.cpu_most)
+    add('capacity_cpu', capacity_now - capacity)
+    add('allocated_cpu', load_now - load)
+    add('reserved_cpu', pending_now - pending)
+    add('closed_cpu', shut_now - shut)
+    capacity, load, pending, shut = parts_of(was, old.memory_capacity, old.memory_load, old.pending_memory, old.memory_most)
+    capacity_now, load_now, pending_now, shut_now = parts_of(is, new.memory_capacity, new.memory_load, new.pending_memory,
+      new.memory_most)
+    add('capacity_memory', capacity_now - capacity)
+    add('allocated_memory', load_now - load)
+    add('reserved_memory', pending_now - pending)
+    add('closed_memory', shut_now - shut)
+    if old.resources then add_further(was, old, -1) end
+    if new.resources then add_further(is, new, 1) end
   end
 
   -- A reservation goes from one state to another; nil: it comes, or goes.

@@ -4,10 +4,15 @@
 -- both to each other. Ordinary is: a ready, active node, no stranger and neither avoided nor cordoned, whose process has
 -- reported before and lately; the installed roster, or none told; nothing open, awaited, deleted, in doubt or due; no
 -- limits.
+-- Most reports say what the one before said. The field `still` of the node's hash remembers it: the row that the last
+-- ordinary report left, after '1' (it told a roster) or '0' (it told none) where the same report once more would change
+-- nothing of the node's account, else after '-'. Whoever makes a node extraordinary, or changes its account, writes the
+-- field empty. While the row is that one and the report's digest the same, nothing but times and what is measured is
+-- looked at.
 -- Reads: now, settings, stored
 -- Sets: nothing
 repeat
-  local call, form, most = redis.call, string.format, math.max
+  local call, form = redis.call, string.format
   local node_id, sequence, digest, node = ARGV[2], ARGV[4], ARGV[6], node_key(ARGV[2])
   if settings.gated_until_ms or ARGV[11] == '1' or ARGV[12] ~= 'ready' or ARGV[14] ~= '' then break end
   local now_ms = form('%d', now)
@@ -19,96 +24,34 @@ repeat
   local plain = true
   for index = #stored - #LIMITS + 1, #stored do plain = plain and not stored[index] end
   if not plain then break end
-  -- In an ordinary node none of the first eleven is there, and the next eight are 0.
-  local known = call('HMGET', node, 'avoid_level', 'trouble', 'self_registered', 'explained_count', 'explained_cpu',
-    'explained_memory', 'explained_any_cpu', 'explained_any_memory', 'waiting', 'last_heard_ms', 'cordoned', 'contested',
-    'deleted_cpu', 'deleted_memory', 'discount_cpu', 'discount_memory', 'discount_count', 'doubts_named', 'doubts_until_ms',
-    'discovery', 'service_instance_id', 'sequence', 'last_seen_ms', 'create_successes', 'create_fails', 'roster_digest',
-    'roster_edits', 'interval_ms', 'reports', 'stable', 'roster_whole', 'pauses', 'over_limit', 'unlabelled',
-    'labels_reported', 'label_set', 'reported_at_unix_ms')
-  for index = 1, 11 do plain = plain and not known[index] end
-  for index = 12, 19 do plain = plain and (not known[index] or known[index] == '0') end
-  if not plain or (known[33] or '') ~= '' or known[34] == '1' or (known[35] or '') ~= ARGV[13] then break end
-  local discovery, instance, known_sequence, seen_ms, known_successes, known_fails, roster_digest, edits, interval_ms,
-    reports, stable, roster_whole, pauses = unpack(known, 20, 32)
-  local successes, fails = tonumber(ARGV[28]), tonumber(ARGV[29])
+  local still, stable, discovery, instance, known_sequence, seen_ms, sampled_ms, roster_digest, edits, interval_ms =
+    unpack(call('HMGET', node, 'still', 'stable', 'discovery', 'service_instance_id', 'sequence', 'last_seen_ms',
+      'reported_at_unix_ms', 'roster_digest', 'roster_edits', 'interval_ms'))
   if discovery ~= 'active' or instance ~= ARGV[3] or not seen_ms or now - seen_ms > settings.report_ttl_ms
     or (sequence ~= '' and tonumber(sequence) <= (tonumber(known_sequence or '') or -1))
-    or (sequence == '' and ARGV[30] ~= '0' and tonumber(ARGV[30]) < tonumber(known[37] or '0'))
-    or (digest ~= '' and digest ~= roster_digest)
-    or successes < tonumber(known_successes) or fails > tonumber(known_fails) then
+    or (sequence == '' and ARGV[30] ~= '0' and tonumber(ARGV[30]) < tonumber(sampled_ms or '0'))
+    or (digest ~= '' and digest ~= roster_digest) then
     break
   end
-
-  -- Decide. The row must be that of a ready node without anything pending.
-  local row_before = call('HGET', prefix .. 'loads', node_id)
-  local label_set = (known[36] or '') ~= '' and ';' .. known[36] or ''
-  if not row_before or string.match(row_before, '^r,%d+,%d+,%d+,%d+,%d+,%d+,%d+,0,0,0(.*)$') ~= label_set then break end
-  local capacities, plainly = { tonumber(ARGV[17]), tonumber(ARGV[18]) }, true
-  for index = 1, 2 do
-    -- As effective_capacity (include/figures), of what is known.
-    local advertised, per_mille = capacities[index], stored[6 + index]
-    if per_mille ~= '1000' and per_mille ~= 'unlimited' then
-      local thousands = math.floor(advertised / 1000)
-      local rest = math.floor((advertised - thousands * 1000) * per_mille / 1000)
-      advertised = math.min(thousands * per_mille + rest, 2 ^ 53 - 1)
-    end
-    capacities[index], plainly = advertised, plainly and capacities[index] > 0
+  local row_before, told = call('HGET', prefix .. 'loads', node_id), digest ~= '' and '1' or '0'
+  if not row_before then break end
+  -- What changes besides: the row, if it does, and fields of the node's hash.
+  local row, fields = nil, {}
+  if stable ~= ARGV[16] or still ~= told .. row_before then
+    -- @inline "inline/changed_report"
   end
-  if not plainly then break end
-  local cpu, memory = ARGV[19] + ARGV[21], ARGV[20] + ARGV[22]
-  local starting, running, paused = ARGV[26], ARGV[25], ARGV[27]
-  local row = form('r,%d,%d,%d,%d,%s,%s,%s,0,0,0', capacities[1], capacities[2], cpu, memory, starting, running, paused)
-    .. label_set
-  local changes = {}
-  local function change(name, before, number)
-    local text = form('%d', number)
-    if text ~= before then changes[#changes + 1], changes[#changes + 2] = name, text end
-  end
-  local pausing = pauses == '1' or tonumber(paused) > 0
-  local rested
-  if digest ~= '' then
-    -- As rest_on (include/install), count_entered (include/entered) and review_doubts (include/doubts) with nothing open.
-    local account = call('HMGET', node, 'unexplained', 'told_cpu', 'told_memory', 'baseline_ids', 'baseline_cpu',
-      'baseline_memory', 'entered', 'credit', 'shown', 'counts', 'fails', 'forks_new', 'ends_new', 'counted_new',
-      'counted_old',
-      'baseline_generation')
-    for index = 1, 16 do account[index] = account[index] or (index == 7 and '-1' or '0') end
-    local unexplained, told_cpu, told_memory, ids, baseline_cpu, baseline_memory, entered_before, credit, shown_before,
-      counts_before, fails_before, forks, ends, counted_new, counted_old, baseline = unpack(account)
-    if entered_before == '-1' then break end
-    local counts = successes + fails
-    local sure, again = most(entered_before, counts), tonumber(shown_before)
-    local shown = math.min(counts + starting, most(again, sure + counts - counts_before))
-    local entered = pausing and sure or most(sure, math.min(shown, most(again, sure + fails - fails_before)))
-    change('unexplained', unexplained, 0)
-    change('baseline_ids', ids, ids + unexplained)
-    change('baseline_cpu', baseline_cpu, most(0, cpu - told_cpu))
-    change('baseline_memory', baseline_memory, most(0, memory - told_memory))
-    change('entered', entered_before, entered)
-    change('credit', credit, most(-ends - forks, math.min(credit + entered - entered_before, 0)))
-    change('shown', shown_before, shown)
-    change('counts', counts_before, counts)
-    change('fails', fails_before, fails)
-    change('forks_new', forks, 0)
-    change('ends_new', ends, 0)
-    change('counted_old', counted_old, unexplained == '0' and counted_new or 0)
-    change('counted_new', counted_new, unexplained == '0' and 0 or counted_new + counted_old)
-    rested = baseline
-  end
-  change('roster_whole', roster_whole or '0', digest ~= '' and 1 or 0)
-  change('pauses', pauses or '0', pausing and 1 or 0)
 
   -- Write, in the order of the text below.
   local generation = call('INCR', prefix .. 'sequence')
-  if rested then change('baseline_generation', rested, generation) end
-  local looked_after = generation * 0.6180339887 % 1 < 1 / 16
-  if row ~= row_before or looked_after then
+  local generation_text, looked_after = form('%d', generation), generation * 0.6180339887 % 1 < 1 / 16
+  local moved = not row
+  if row then
+    -- @inline "inline/moved_row"
+  end
+  if not moved or looked_after then
     -- @inline "include/rows"
-    local kept = row_of(node_id)
-    if row ~= row_before then
-      kept.cpu_capacity, kept.memory_capacity, kept.cpu_load, kept.memory_load = capacities[1], capacities[2], cpu, memory
-      kept.starting, kept.running, kept.paused = tonumber(starting), tonumber(running), tonumber(paused)
+    if not moved then
+      rows[node_id], row_order[1] = { row = row, text = row_before }, node_id
       save_rows()
     end
     if looked_after then
@@ -116,34 +59,23 @@ repeat
       stand_again(node_id)
     end
   end
-  -- @inline "include/report_text"
-  local generation_text, count = form('%d', generation), #changes
-  local function set(name, value)
-    changes[count + 1], changes[count + 2] = name, value
-    count = count + 2
+  if digest ~= '' then
+    -- Nothing is awaited or deleted here, so no earlier report can prove anything.
+    local count = #fields
+    fields[count + 1], fields[count + 2] = 'baseline_generation', generation_text
+    fields[count + 3], fields[count + 4] = 'reports', generation_text .. ':' .. now_ms
   end
-  set('generation', generation_text)
-  set('status', 'ready')
-  set('last_seen_ms', now_ms)
-  set('interval_ms', form('%d', report_times.learned_interval(tonumber(interval_ms or ''), now - seen_ms)))
-  set('sequence', sequence == '' and known_sequence or sequence)
-  set('cpu_percent', ARGV[23])
-  set('memory_used_bytes', ARGV[24])
-  set('reported_at_unix_ms', ARGV[30] == '0' and now_ms or ARGV[30])
-  if digest ~= '' then set('reports', format_report(reports or '', generation, now)) end
-  if stable ~= ARGV[16] then
-    -- @inline "include/figure_names"
-    set('stable', ARGV[16])
-    set('over_limit', '')
-    for index, name in ipairs(FIGURES) do
-      if index < 7 or (index > 8 and index ~= 14) then set(name, ARGV[16 + index]) end
-    end
-    for index = 31, 30 + ARGV[15], 2 do set(ARGV[index], ARGV[index + 1]) end
+  -- @inline "include/report_interval"
+  call('HSET', node, 'generation', generation_text, 'last_seen_ms', now_ms,
+    'interval_ms', form('%d', report_times.learned_interval(tonumber(interval_ms or ''), now - seen_ms)),
+    'sequence', sequence == '' and known_sequence or sequence, 'cpu_percent', ARGV[23], 'memory_used_bytes', ARGV[24],
+    'reported_at_unix_ms', ARGV[30] == '0' and now_ms or ARGV[30], unpack(fields))
+  -- Who falls silent leaves `seen` first, so a node that stands there stands in neither of the others, or its last report
+  -- was stopped here: that is looked after now and then.
+  if call('ZADD', prefix .. 'seen', now_ms, node_id) == 1 or looked_after then
+    call('ZREM', prefix .. 'silent', node_id)
+    call('ZREM', prefix .. 'forgotten', node_id)
   end
-  call('HSET', node, unpack(changes))
-  call('ZADD', prefix .. 'seen', now_ms, node_id)
-  call('ZREM', prefix .. 'silent', node_id)
-  call('ZREM', prefix .. 'forgotten', node_id)
   close_clock(now)
   -- As cpu_config_due (include/cpu_configs), for what nearly every report meets.
   local cluster_id, due = ARGV[32], '1'

@@ -26,11 +26,13 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
     snapshot = heartbeat.snapshot or NodeSnapshot()
     details = codec.heartbeat_details(heartbeat)
     figures = [getattr(snapshot, name) for name in FIGURES]
+    endpoint, labelled = heartbeat.endpoint or "", labels.written(heartbeat.labels)
+    loads = resources.written_loads(_resources(heartbeat, snapshot))
     return [
         heartbeat.node_id,
         heartbeat.service_instance_id,
         "" if heartbeat.sequence is None else heartbeat.sequence,
-        heartbeat.endpoint or "",
+        endpoint,
         digest,
         stage,
         edits,
@@ -38,10 +40,10 @@ def report_arguments(heartbeat: Heartbeat, digest: str, stage: str, edits: str, 
         "" if acknowledged is None else acknowledged,
         int(heartbeat.hung_up),
         snapshot.status.value,
-        labels.written(heartbeat.labels),
-        resources.written_loads(_resources(heartbeat, snapshot)),
+        labelled,
+        loads,
         len(details),
-        codec.stable_digest(snapshot.status.value, figures, details),
+        codec.stable_digest(snapshot.status.value, figures, [endpoint, labelled, loads, *details]),
         *figures,
         *details,
         *(change.added if stage == "whole" else ()),

@@ -15,7 +15,7 @@ import pytest
 from scheduler.connection.scripts import ScriptLibrary, find_folder
 from scheduler.domain.node import Heartbeat, HeartbeatResult, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
-from scheduler.domain.reservation import Lifecycle
+from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
 from scheduler.errors import SchedulerError
@@ -45,12 +45,22 @@ def without_line(tmp_path: Path) -> ScriptLibrary:
     return scripts_with(tmp_path / "lua", inline__straight_report="-- Left out.\n")
 
 
-@pytest.fixture
-def line_alone(tmp_path: Path) -> ScriptLibrary:
+def cut_after_line() -> str:
     whole = (find_folder() / "record_heartbeat.lua").read_text(encoding="utf-8")
     head, line, _ = whole.partition('-- @inline "inline/straight_report"\n')
+    return f"{head}{line}return redis.error_reply('LEDGER left the line')\n"
+
+
+@pytest.fixture
+def line_alone(tmp_path: Path) -> ScriptLibrary:
+    return scripts_with(tmp_path / "lua", record_heartbeat=cut_after_line())
+
+
+@pytest.fixture
+def unchanged_alone(tmp_path: Path) -> ScriptLibrary:
+    """The line without what a report may change."""
     return scripts_with(
-        tmp_path / "lua", record_heartbeat=f"{head}{line}return redis.error_reply('LEDGER left the line')\n"
+        tmp_path / "unchanged", record_heartbeat=cut_after_line(), inline__changed_report="if true then break end\n"
     )
 
 
@@ -131,8 +141,11 @@ def next_step(nodes: Nodes) -> Any:
         nodes.random.choice(nodes.open),
         f"{nodes.random.choice(NODES)}-{nodes.random.randint(0, 3)}",
     )
-    if chance < 0.92:
+    if chance < 0.91:
         return lambda ledger: ledger.reservations.confirm(reservation_id, sandbox_id)
+    if chance < 0.95:
+        cause = nodes.random.choice(list(CancelCause))
+        return lambda ledger: ledger.reservations.cancel(reservation_id, cause=cause)
     node_id = sandbox_id[0]
     event = SandboxEvent(sandbox_id, nodes.random.choice(list(SandboxEventType)), 1, GIB)
     return lambda ledger: ledger.nodes.record_events(node_id, nodes.reports[node_id].service_instance_id, [event])
@@ -146,7 +159,10 @@ async def raw(backend: Backend) -> AsyncIterator[Any]:
 
 
 async def kept_by(ledger: Ledger, raw: Any) -> dict[str, Any]:
+    """All that is stored, without what the line alone remembers."""
     found = await contents(raw, ledger.keys)
+    for name in NODES:
+        found.get(f"{ledger.keys.node(name)}", {}).pop("still", None)
     return {key.partition("}")[2]: value for key, value in found.items() if not key.endswith("shared_settings")}
 
 
@@ -199,3 +215,38 @@ async def test_the_usual_report_takes_it(
         assert not result.stale
     node = await ledger.nodes.get("a")
     assert (node.snapshot.allocated_cpu, node.snapshot.create_successes) == (39 % 5, 39 // 4)
+
+
+async def test_what_says_nothing_new_is_not_looked_at_again(
+    open_ledger_on: OpenLedger, unchanged_alone: ScriptLibrary, clock: VirtualClock
+) -> None:
+    ledger = await open_ledger_on(SETTINGS)
+    await ledger.nodes.replace([NodeAddress("a", "http://a:1")], [])
+    whole = ledger.client.scripts
+    snapshot = NodeSnapshot(NodeStatus.READY, 16, 64 * GIB, sandbox_count=1, create_successes=1)
+    sequence = 0
+
+    async def report(scripts: ScriptLibrary, **changed: Any) -> None:
+        nonlocal sequence
+        sequence += 1
+        clock.advance(5_000)
+        ledger.client.scripts = scripts
+        told = Heartbeat("a", "a-1", sequence=sequence, snapshot=replace(snapshot, **changed), sandbox_ids=("s1",))
+        await ledger.nodes.heartbeat(told)
+
+    for _ in range(3):
+        await report(whole)
+    await report(unchanged_alone, cpu_percent=7)
+    assert (await ledger.nodes.get("a")).snapshot.cpu_percent == 7
+    with pytest.raises(SchedulerError):
+        await report(unchanged_alone, allocated_cpu=1)
+    await report(whole, allocated_cpu=1)
+    await report(unchanged_alone, allocated_cpu=1)
+    # Placed and cancelled, so that the row is the same again: what the next reports may show is waited for.
+    ledger.client.scripts = whole
+    hint = Hint(HintKind.COLD_SANDBOX, 1, 1024)
+    placed = await ledger.placements.schedule(ScheduleRequest(hint, idempotency_key="k"))
+    assert placed.reservation is not None
+    await ledger.reservations.cancel(placed.reservation.reservation_id)
+    with pytest.raises(SchedulerError):
+        await report(unchanged_alone, allocated_cpu=1)
