@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from scheduler.connection.scripts import ScriptLibrary, find_folder
-from scheduler.domain.node import Heartbeat, HeartbeatResult, NodeAddress, NodeSnapshot, NodeStatus
+from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
 from scheduler.errors import SchedulerError
+from scheduler.inspection.recount import recount
 from scheduler.ledger.ledger import Ledger
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
@@ -79,6 +80,9 @@ class Nodes:
     def next_report(self) -> Heartbeat:
         chance, name = self.random.random, self.random.choice(NODES)
         before = self.reports[name]
+        if chance() < 0.4:
+            self.reports[name] = replace(before, sequence=(before.sequence or 0) + 1)
+            return self.reports[name]
         snapshot = before.snapshot
         assert snapshot is not None
         if chance() < 0.4:
@@ -129,7 +133,24 @@ async def outcome_of(ledger: Ledger, step: Any) -> Any:
     return result
 
 
+def about_a_node(nodes: Nodes) -> Any:
+    """What makes a node another than an ordinary one, or an ordinary one again."""
+    name, chance = nodes.random.choice(NODES), nodes.random.random()
+    instance, cordoned = nodes.reports[name].service_instance_id, chance < 0.2
+    if chance < 0.4:
+        return lambda ledger: ledger.nodes.cordons.set(name, instance, cordoned=cordoned)
+    if chance < 0.5:
+        return lambda ledger: ledger.nodes.unregister(name, instance)
+    if chance < 0.6:
+        return lambda ledger: ledger.bindings.record(f"{name}-0", NodeAddress(name, f"http://{name}:1"))
+    state = DiscoveryState.LINGERING if chance < 0.7 else DiscoveryState.ACTIVE
+    labels = {"zone": "b"} if chance < 0.85 else {}
+    return lambda ledger: ledger.nodes.set(name, f"http://{name}:1", state, labels)
+
+
 def next_step(nodes: Nodes) -> Any:
+    if nodes.random.random() < 0.12:
+        return about_a_node(nodes)
     chance = nodes.random.random()
     if chance < 0.75 or not nodes.open:
         report = nodes.next_report()
@@ -187,6 +208,7 @@ async def test_both_do_the_same_whatever_happens_in_between(
             nodes.open.append(one.reservation.reservation_id)
         if number % 5 == 4:
             assert await kept_by(with_line, raw) == await kept_by(plain, raw), f"seed {seed}, step {number}"
+    assert await recount(with_line) == []
 
 
 async def test_the_usual_report_takes_it(
