@@ -62,7 +62,7 @@ class SchedulerError(Exception):
 
     @property
     def full_detail(self) -> str:
-        """For the log, the command line, and callers of role admin."""
+        """The detail with the ledger's address: for the log, the command line, and callers of role admin."""
         return self.detail.replace("the ledger", f"the ledger at {self.where}", 1) if self.where else self.detail
 
 

@@ -200,7 +200,7 @@ def _length(text: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """As protocol buffers write a length."""
+    """A length as protocol buffers write it."""
     encoded = b""
     while number >= 128:
         encoded += bytes((number % 128 + 128,))

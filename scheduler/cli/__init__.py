@@ -133,14 +133,14 @@ _add_once = functools.cache(lambda add: add())
 
 
 def complete_app() -> typer.Typer:
-    """With every command there is."""
+    """The command line with every command there is."""
     for add in _COMMANDS:
         _add_once(add)
     return app
 
 
 def _app_for(arguments: Sequence[str]) -> typer.Typer:
-    """With the command that is asked for, or all when that is none of ours."""
+    """The command line with the command that is asked for, or with all when it knows none of that name."""
     named = arguments[0] if arguments else ""
     if named in _ADDED_BY:
         _add_once(_ADDED_BY[named])
@@ -149,8 +149,8 @@ def _app_for(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _narrowed(whole: typer.Typer, words: Sequence[str]) -> typer.Typer:
-    """With nothing but the command that the words name, as far as they name one: building the options of all others
-    takes longer than most commands."""
+    """The group with nothing but the command that the words name, as far as they name one: building the options of all
+    others takes longer than most commands."""
     named = words[0] if words else ""
     commands = [each for each in whole.registered_commands if each.name == named]
     groups = [copy(each) for each in whole.registered_groups if each.name == named]

@@ -156,7 +156,7 @@ def config(
 
 
 def _width() -> int | None:
-    """Of the terminal; into a pipe nothing is folded."""
+    """The width of the terminal; into a pipe nothing is folded."""
     if not sys.stdout.isatty():
         return None
     from shutil import get_terminal_size

@@ -13,8 +13,9 @@ Group = TypeVar("Group")
 
 
 def assemble(values: Mapping[str, Any]) -> Settings:
-    """`values` has every key, without contradictions. A key's value goes into the field that `KEYS` names; here is
-    what is more than that."""
+    """The settings from the value of every key, which `checks` has found free of contradictions.
+
+    Most values go into the field that `KEYS` names for their key. What depends on more than one key is written here."""
     settings = _filled(Settings(), _by_field(values))
     mode = settings.discovery.mode
     return replace(

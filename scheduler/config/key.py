@@ -15,7 +15,7 @@ _DEFAULTS = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """For a key that is no field of `Settings` by itself: `assemble` makes something of its value."""
+    """Marks a key that is no field of `Settings` by itself: `assemble` makes something of its value."""
 
     default: Any = None
 

@@ -172,7 +172,7 @@ def integer(least: int, most: int) -> Kind[int]:
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
-    """For keys without a value by default, which a file can only leave out."""
+    """The kind of a key that has no value by default, which a file can only leave out."""
     return Kind(kind.allowed, kind.read, kind.from_text, lambda value: None if value is None else kind.show(value))
 
 
@@ -238,7 +238,7 @@ def share() -> Kind[int]:
 
 
 def share_or_off() -> Kind[int | None]:
-    """The same; None is `off`."""
+    """Whole per-mille of something; None is `off`."""
     number = share()
     allowed = f"{number.allowed}, or `off`"
 

@@ -189,7 +189,8 @@ def _named(script: Script | None) -> str:
 
 
 def _withheld(error: BaseException, code: str, script: Script | None) -> str:
-    """For NOPERM: what the ACL withholds, or the script line that needs it, which is what an operator asks next."""
+    """What a NOPERM error tells: what the ACL withholds, or the script line that needs it, which is what an operator
+    asks next."""
     if code != "NOPERM":
         return ""
     command = re.search(r"run the '([^']+)' command|access one of the (keys|channels)", str(error))

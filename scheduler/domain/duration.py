@@ -36,7 +36,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_duration_ms(text: str) -> int:
-    """The same in whole milliseconds, rounded away from zero."""
+    """The duration in whole milliseconds, rounded away from zero."""
     parts = _parts_of(text)
     whole_ms = -(-abs(parts) // _PARTS_PER_MS)
     return -whole_ms if parts < 0 else whole_ms

@@ -27,9 +27,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one moment. `nodes` by status and `reservations` by state, those that there are; capacity and what is made of
-    it are of the nodes that take creations and say what they have. `largest_free`: the most CPUs, and the most memory,
-    that one node of each class has free. `oldest_pending_ms`: when the oldest pending reservation was made."""
+    """The fleet at one moment. `nodes` by status and `reservations` by state, those that there are; capacity and what
+    is made of it are of the nodes that take creations and say what they have. `largest_free`: the most CPUs, and the
+    most memory, that one node of each class has free. `oldest_pending_ms`: when the oldest pending reservation was
+    made."""
 
     domain: str
     strategy: Strategy

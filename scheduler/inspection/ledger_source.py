@@ -147,7 +147,7 @@ def capacity_view(capacity: Capacity) -> dict[str, int | None]:
 
 
 def full_reservation_view(reservation: Reservation) -> dict[str, Any]:
-    """As the HTTP API shows it, and what only an operator needs."""
+    """The reservation as the HTTP API shows it, and what only an operator needs."""
     return reservation_view(reservation) | {
         "caller": reservation.caller,
         "request_id": reservation.request_id,

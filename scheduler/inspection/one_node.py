@@ -68,7 +68,7 @@ async def look_at_node(ledger: Ledger, node_id: str) -> NodeLook:
 
 
 async def capacities(ledger: Ledger, node_ids: Sequence[str]) -> dict[str, Capacity]:
-    """Of each of these nodes."""
+    """The capacities of each of these nodes."""
     found: dict[str, Capacity] = {}
     for some in in_slices(node_ids, NODES_AT_ONCE):
         rows = await ledger.client.command("HMGET", ledger.keys.loads, *some)

@@ -25,7 +25,7 @@ class SpreadWalk:
 
     @property
     def keys(self) -> set[str]:
-        """Those that something names."""
+        """The spread keys that something names."""
         return self._reservations.keys() | self._sandboxes.keys()
 
     async def judge(self, script: str, spread_key: str) -> tuple[str, list[object]]:

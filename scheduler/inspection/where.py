@@ -25,7 +25,8 @@ OPERATION_TIMEOUT_MS = 15_000
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """As on the command line; None leaves it to the environment and the configuration file."""
+    """Where the ledger is, as the command line says it; None leaves it to the environment and the configuration
+    file."""
 
     redis_addr: str | None = None
     domain: str | None = None

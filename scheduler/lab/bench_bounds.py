@@ -98,7 +98,7 @@ class BoundsBench:
 
     @asynccontextmanager
     async def _situation(self, name: str) -> AsyncIterator[None]:
-        """All calls within are of this situation."""
+        """Count all calls inside the block to this situation."""
         self._progress(name)
         self._meter.calls.clear()
         yield

@@ -56,7 +56,7 @@ def bounds_available() -> bool:
 
 
 def bounds_of(nodes: Iterable[NodeSpec], stays: Sequence[Stay], end_ms: int) -> Bounds:
-    """For a run that is measured up to `end_ms`. Needs scipy."""
+    """The lower bounds for a run that is measured up to `end_ms`. Needs scipy."""
     machines = frozenset(Counter((node.cpu_count, node.memory_mb) for node in nodes).items())
     worst = _worst_moments(stays, machines)
     peak = max((least_peak(machines, sizes) for sizes in worst), default=0.0)
@@ -157,7 +157,7 @@ class _Spread:
 
 
 def _pressure(size: Shape, machine: Shape) -> float:
-    """Of one sandbox alone on a machine; a dimension of unknown capacity (0) bears no pressure."""
+    """The pressure of one sandbox alone on a machine; a dimension of unknown capacity (0) bears no pressure."""
     return max((asked / has for asked, has in zip(size, machine, strict=True) if has), default=0.0)
 
 

@@ -60,7 +60,7 @@ def contenders(
 async def compare_strategies(
     trace: Trace, rivals: Sequence[Contender], setup: Setup, progress: Progress = lambda name, done: None
 ) -> list[ReplayResult]:
-    """In the order given."""
+    """Replay the trace under each strategy, in the order given."""
     results = []
     for contender in rivals:
         async with _contest(trace, contender, setup) as replay:
@@ -105,7 +105,7 @@ async def endings_on_replicas(
     replicas: Replicas,
     progress: Progress = lambda name, done: None,
 ) -> list[LifecycleResult]:
-    """The same in real time, on replica processes that share a Redis server."""
+    """Replay it in real time, on replica processes that share a Redis server."""
     shortened = workload.shortened(replicas.time_scale)
     keys = {
         "strategy": Strategy.LEAST_LOADED.value,

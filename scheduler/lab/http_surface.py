@@ -38,7 +38,7 @@ def open_client(url: str, api_key: str | None = None, *, seconds: float = 10.0) 
 
 
 class OverHttp:
-    """Of several replicas, each with a client of its own, each is called in turn. `addresses`: where they answer."""
+    """Calls several replicas in turn, each through a client of its own. `addresses`: where they answer."""
 
     def __init__(self, *clients: over.AsyncSchedulerClient, addresses: Sequence[str] = ()) -> None:
         self._clients = cycle(clients)

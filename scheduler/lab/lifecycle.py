@@ -82,7 +82,7 @@ class Workload:
     seed: int = 1
 
     def shortened(self, factor: float) -> Workload:
-        """The same story, this many times as fast."""
+        """The story, this many times as fast."""
         fleet = replace(
             self.fleet,
             report_interval=self.fleet.report_interval.shortened(factor),

@@ -101,7 +101,7 @@ class LiveFleet:
 
     @property
     def addresses(self) -> list[NodeAddress]:
-        """For a scheduler where nodes do not register themselves."""
+        """The node list for a scheduler where nodes do not register themselves."""
         return [NodeAddress(node_id, endpoint_of(node_id)) for node_id in self._nodes]
 
     async def run(self) -> None:

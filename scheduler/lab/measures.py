@@ -106,7 +106,7 @@ class PressureRecord:
 
     @property
     def imbalance(self) -> float:
-        """Of this instant."""
+        """The imbalance at this instant."""
         count = len(self._loads)
         mean = self._sum / count
         return math.sqrt(max(0.0, self._sum_of_squares / count - mean * mean))

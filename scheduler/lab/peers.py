@@ -45,7 +45,7 @@ class Machine:
     memory_mb: int = 0
 
     def shares(self, cpu_count: int, memory_mb: int) -> tuple[float, float]:
-        """Of CPUs and of memory in use with this much more; 0 where the capacity is not known."""
+        """The shares of CPUs and of memory in use with this much more; 0 where the capacity is not known."""
         return (
             (self.cpu_count + cpu_count) / self.cpu_capacity if self.cpu_capacity else 0.0,
             (self.memory_mb + memory_mb) / self.memory_capacity_mb if self.memory_capacity_mb else 0.0,

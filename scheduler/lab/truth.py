@@ -34,7 +34,7 @@ class Truth:
         return node.allocated + total(node.coming.values())
 
     def used_by_placed(self, node_id: str) -> Size:
-        """The same without the children of forks."""
+        """What placed sandboxes use, without the children of forks."""
         node = self._nodes[node_id]
         placed = (each.size for each in node.sandboxes.values() if not each.forked)
         return total(placed) + total(node.coming.values())
@@ -52,7 +52,8 @@ class Truth:
         return any((self.used(node_id) + size).within(self.capacity(node_id)) for node_id in self._nodes)
 
     def anywhere_known_room(self, size: Size) -> bool:
-        """As far as anybody could know who has every node's newest report and forgets nothing."""
+        """Whether there was room, as far as anybody could know who has every node's newest report and forgets
+        nothing."""
         return any(
             (node.reported_allocation + self.on_its_way(node_id) + size).within(_capacity(node))
             for node_id, node in self._nodes.items()

@@ -51,12 +51,12 @@ def pairs(flat: Sequence[Any]) -> dict[str, bytes]:
 
 
 def texts(flat: Sequence[Any]) -> dict[str, str]:
-    """The same for hashes whose values are all text."""
+    """A hash whose values are all text, by field."""
     return {name: text(value) for name, value in pairs(flat).items()}
 
 
 def counts(flat: Sequence[Any]) -> dict[str, int]:
-    """The same for numbers by name."""
+    """Numbers by name."""
     return {name: int(value) for name, value in pairs(flat).items()}
 
 

@@ -42,7 +42,7 @@ SORTS = (*_VALUES, "last_seen_ms")
 
 
 async def read_page(runner: Runner, query: NodeQuery, limit: int, cursor: str) -> tuple[tuple[Node, ...], str | None]:
-    """As NodeStore.page."""
+    """Reads what `NodeStore.page` promises."""
     if query.sort not in ("", "node_id"):
         return await _sorted_page(runner, query, limit, cursor)
     found: list[Node] = []

@@ -112,7 +112,7 @@ class SettingsStore:
         )
 
     async def replicas(self, now_ms: int) -> tuple[LiveReplica, ...]:
-        """Those that are alive, in id order; at most REPLICAS_MAX."""
+        """The replicas that are alive, in id order; at most REPLICAS_MAX."""
         reply = await self._runner.client.command(
             "ZRANGE", self._runner.keys.replicas, 0, REPLICAS_MAX - 1, "WITHSCORES"
         )

@@ -70,7 +70,7 @@ def _amount(kept: Mapping[str, int], part: str) -> Amount:
 
 
 def _resources(kept: Mapping[str, int]) -> list[str]:
-    """Those that some node has, or that something is made of."""
+    """The resources that some node has, or that something is made of."""
     told = (field.partition(f"_{_FURTHER}")[2] for field, value in kept.items() if value)
     return sorted({name for name in told if name})
 
@@ -111,7 +111,7 @@ def class_name(name: str) -> str:
 
 
 def _rates(kept: Mapping[str, str], second: int) -> Rates:
-    """Of the last sixty seconds, the present one included."""
+    """Placements and refusals per second over the last sixty seconds, the present one included."""
     placed, refused = 0, Counter[str]()
     for field, text in kept.items():
         at, *counts = text.split(",")

@@ -63,7 +63,7 @@ class LedgerCall:
 
 
 class TracedLedgerCall:
-    """The same inside a span."""
+    """A LedgerCall inside a tracing span."""
 
     def __init__(self, call: LedgerCall, span: AbstractContextManager[RequestSpan]) -> None:
         self._call = call

@@ -38,7 +38,8 @@ class Listing(Generic[T]):
         return tuple(column.name for column in self.columns)
 
     def sorted(self, rows: Iterable[T], by: str | None) -> list[T]:
-        """In the given order when `by` is None; `-name` sorts the other way round. Raises ConfigurationError."""
+        """The rows in the given order when `by` is None; `-name` sorts the other way round. Raises
+        ConfigurationError."""
         rows = list(rows)
         if by is None:
             return rows

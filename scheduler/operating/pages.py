@@ -165,7 +165,7 @@ def _made_of(summary: Row, name: str, shown: Any) -> str:
 
 
 def _rates(rates: Row) -> str:
-    """Of the last minute."""
+    """The rates of the last minute."""
     refused = sum(rates["refused"].values())
     why = ", ".join(f"{reason} {rate:.2f}" for reason, rate in rates["refused"].items())
     return f"{rates['placed']:.2f} placed/s, {refused:.2f} refused/s" + (f": {why}" if why else "")

@@ -51,7 +51,7 @@ def instant(at_ms: int) -> str:
 
 
 def resource_amount(name: str, amount: int) -> str:
-    """Of a resource beside CPUs and memory: disks are in bytes."""
+    """An amount of a resource beside CPUs and memory, in words: disks are in bytes."""
     return size(amount) if name == DISK else f"{amount:,}"
 
 
@@ -61,7 +61,7 @@ def amounts(resources: Mapping[str, int]) -> list[str]:
 
 
 def label_list(labels: Mapping[str, str | Sequence[str]]) -> str:
-    """As `zone=east`, several values as `zone=east|west`."""
+    """Labels in words: `zone=east`, several values as `zone=east|west`."""
     told = (f"{name}={value if isinstance(value, str) else '|'.join(value)}" for name, value in sorted(labels.items()))
     return ", ".join(told)
 

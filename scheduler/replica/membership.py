@@ -283,7 +283,7 @@ class Membership:
 
 
 def _drop_unchanged(recent: dict[str, Any], before: Mapping[str, Any]) -> None:
-    """Those that are still as they were `before`."""
+    """Leave out what is still as it was `before`."""
     for node_id, change in before.items():
         if node_id in recent and recent[node_id] is change:
             del recent[node_id]

@@ -62,7 +62,7 @@ class DecisionService:
             )
 
     def note_batch(self, batch: BatchRequest, decision: BatchDecision) -> None:
-        """Each creation of a batch by itself."""
+        """Note each creation of a batch by itself."""
         if decision.replayed:
             return
         for placed in decision.placed:

@@ -168,9 +168,9 @@ def segment(identity: str) -> str:
 
 
 def given(**members: Any) -> dict[str, Any]:
-    """Those that say something, as members of a body or parameters."""
+    """The values that say something (not None), as members of a body or as parameters."""
     return {name: value for name, value in members.items() if value not in (None, "")}
 
 
 def nothing(answer: Any) -> None:
-    """For a call whose answer only repeats what was asked."""
+    """Reads nothing of an answer that only repeats what was asked."""

@@ -69,13 +69,14 @@ class Connection:
 
     @property
     def verify(self) -> ssl.SSLContext | bool:
-        """As httpx takes it. Without TLS no authorities are read, which would take longer than a call."""
+        """What httpx takes as `verify`. Without TLS no authorities are read, which would take longer than a call."""
         if self._tls is None:
             return not self.base_url.startswith("http:")
         return self._tls.context if isinstance(self._tls, Tls) else self._tls
 
     def headers(self) -> Mapping[str, str]:
-        """For one attempt; what was renewed is read before. A file that is being replaced keeps what it said last."""
+        """The headers of one attempt; renewed files are read again before. Of a file that is being replaced the last
+        content counts."""
         try:
             if self._key_file is not None:
                 self._read_key(self._key_file)

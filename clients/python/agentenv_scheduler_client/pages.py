@@ -39,5 +39,5 @@ def answered_object(answer: Any) -> dict[str, Any]:
 
 
 def version_in(document: Any) -> str:
-    """Of an OpenAPI document."""
+    """The version that an OpenAPI document names."""
     return str(read(_Document, document).info.get("version", ""))

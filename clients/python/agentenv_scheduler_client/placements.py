@@ -109,7 +109,8 @@ class Decision:
 
 
 class BatchOptions(TypedDict, total=False):
-    """As of a single schedule. `all_or_none`: reserve nothing unless every creation fits; then NoNodes is raised."""
+    """The options of a single schedule, for a batch. `all_or_none`: reserve nothing unless every creation fits; then
+    NoNodes is raised."""
 
     all_or_none: bool
     lifecycle: Lifecycle
@@ -256,5 +257,5 @@ def read_hint(answer: Any) -> HintReading:
 
 
 def duration(seconds: float) -> str:
-    """As the contract writes durations, in whole milliseconds; what is above 0 does not become 0."""
+    """A duration as the API writes it, in whole milliseconds; one above 0 never becomes 0."""
     return f"{max(round(seconds * 1000), 1 if seconds > 0 else 0)}ms"

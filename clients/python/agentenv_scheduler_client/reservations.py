@@ -62,8 +62,8 @@ class ReservationResult:
 
 @dataclass(frozen=True, slots=True)
 class KeyResult:
-    """Of a cancel by key. `reservation` is None or without a node when its schedule has not arrived, which is then
-    refused."""
+    """What a cancel by key answers. `reservation` is None or without a node when its schedule has not arrived, which is
+    then refused."""
 
     reservation: Reservation | None = None
     replayed: bool = False

@@ -42,7 +42,7 @@ class SchedulerV1:
         self._services = services
 
     def methods(self, *, query_only: bool = False) -> Mapping[str, Method]:
-        """By exact wire name. Query-only replicas have LookupNode alone."""
+        """The calls by their exact wire names. Query-only replicas have LookupNode alone."""
         lookup = {"LookupNode": Method(self.lookup_node, v1.LookupNodeRequest, FOR_GATEWAYS)}
         return lookup if query_only else lookup | self._gateways_methods() | self._nodes_methods()
 

@@ -66,7 +66,8 @@ class GrpcServer:
         await self.server.stop(None)
 
     def renew_certificates(self, files: TlsFiles) -> None:
-        """For later connections. Check the files before: the port cannot report that they are invalid."""
+        """Use new certificates for later connections. Check the files before: the port cannot report that they are
+        invalid."""
         if self._certificates is None:
             raise ConfigurationError("this port was opened without TLS")
         self._certificates.files = files

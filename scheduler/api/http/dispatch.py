@@ -17,7 +17,7 @@ _Shape = tuple[str, int]
 
 
 class Dispatch:
-    """`otherwise` is the whole application."""
+    """Calls the endpoint of a request, or `otherwise` (the whole application) when it knows none."""
 
     def __init__(self, routes: Iterable[BaseRoute], otherwise: ASGIApp) -> None:
         self._otherwise = otherwise

@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 
 class HeaderFields:
-    """By lower-case name. What is given twice is kept, because most headers may be given once only."""
+    """Values by lower-case name. A header that is sent twice keeps both values, because most may be sent only once."""
 
     __slots__ = ("_first", "_more")
 
@@ -24,7 +24,7 @@ class HeaderFields:
 
     @classmethod
     def of(cls, scope: Scope) -> HeaderFields:
-        """Those of the request; servers give their names in lower case."""
+        """The headers of this request; servers give their names in lower case."""
         found: HeaderFields | None = scope.get("header_fields")
         if found is None:
             found = scope["header_fields"] = cls(scope["headers"])

@@ -177,7 +177,7 @@ def answer(
 
 
 async def send_answer(content: Mapping[str, Any], send: Send, *, packed: bool) -> None:
-    """The same answer to a call that was done, without an object in between."""
+    """Send the answer to a call that succeeded, without a Response object in between."""
     body, media = (
         (msgpack.packb(content), b"application/msgpack") if packed else (to_json(content), b"application/json")
     )

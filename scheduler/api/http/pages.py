@@ -75,7 +75,7 @@ def show_file(wanted_version: str, name: str, request: Headers) -> Response | No
 
 @cache
 def files() -> dict[str, PageFile]:
-    """By their path below the folder."""
+    """Every file that the pages load, by its path below the console's folder."""
     return {
         path.relative_to(_FOLDER).as_posix(): PageFile(path.read_bytes(), _MEDIA_TYPES[path.suffix])
         for path in sorted(_FOLDER.rglob("*"))
@@ -85,7 +85,7 @@ def files() -> dict[str, PageFile]:
 
 @cache
 def version() -> str:
-    """Of all files together."""
+    """A digest of all files: it changes when one of them does."""
     return _digest(b"\0".join(name.encode() + b"\0" + file.content for name, file in files().items()))
 
 

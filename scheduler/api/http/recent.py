@@ -1,6 +1,6 @@
-"""Answers that were read a moment ago, for callers who say that they will do (`max_age`): a console in twenty tabs.
+"""Keeps answers for a moment, for callers that accept one of a certain age (`max_age`): a console open in twenty tabs.
 
-Nobody who does not ask for it gets one, and no decision is made from them."""
+A caller that does not ask for it always gets a fresh answer, and no placement is decided from a kept one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ENTRIES_MAX = 32
 
 
 class RecentAnswers:
-    """The last few, by what was asked."""
+    """The last answers, by what was asked; at most `ENTRIES_MAX`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[Hashable, tuple[float, Any]] = {}
 
     async def answer(self, asked: Hashable, max_age_ms: int, read: Callable[[], Awaitable[Any]]) -> Any:
-        """One that is at most so old, else what `read` answers now."""
+        """The kept answer when it is at most `max_age_ms` old, else a fresh one from `read`, which is kept."""
         now = self._clock()
         read_at, known = self._known.get(asked, (now, None))
         if known is not None and (now - read_at) * 1000 <= max_age_ms:

@@ -22,7 +22,7 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The same for people and for programs; `note` goes to people's standard error."""
+    """Shows a result to people or to programs; `note` goes to people's standard error."""
 
     people: Table | Iterable[str]
     plain: Any

@@ -25,7 +25,7 @@ class AsyncCalls:
         self.patience = patience
 
     def patient(self, patience: Patience) -> AsyncCalls:
-        """The same with another patience."""
+        """A copy of these calls that waits as long as the given patience."""
         return AsyncCalls(self._http, self._connection, self.waiting, patience)
 
     async def ask(self, question: Question, read: Read[T]) -> T:

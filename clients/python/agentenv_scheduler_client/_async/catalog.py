@@ -63,7 +63,7 @@ class AsyncTemplates:
         return await self._calls.ask(Question("GET", path("templates"), params=params), lambda a: read(TemplatePage, a))
 
     async def each(self) -> AsyncIterator[Template]:
-        """All of them, page after page."""
+        """Yields every entry; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = await self.list(limit=1000, cursor=cursor)
@@ -86,7 +86,7 @@ class AsyncGroups:
         return await self._calls.ask(Question("GET", path("groups"), params=params), lambda a: read(GroupPage, a))
 
     async def each(self) -> AsyncIterator[PlacementGroup]:
-        """All of them, page after page."""
+        """Yields every entry; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = await self.list(limit=1000, cursor=cursor)
@@ -110,7 +110,7 @@ class AsyncWarmKeys:
         return await self._calls.ask(Question("GET", path("warm-keys"), params=params), lambda a: read(WarmPage, a))
 
     async def each(self, *, key: str = "") -> AsyncIterator[WarmNode]:
-        """All of them, page after page."""
+        """Yields every entry; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = await self.list(key=key, limit=1000, cursor=cursor)

@@ -256,7 +256,7 @@ class AsyncSchedulerClient:
         return await self._once.ask(Question("GET", "/readyz"), lambda answer: read(Readiness, answer))
 
     async def server_version(self) -> str:
-        """Of the replica that answers, from its OpenAPI document."""
+        """The version of the replica that answers, read from its OpenAPI document."""
         return await self._calls.ask(Question("GET", "/openapi.json"), version_in)
 
     @property

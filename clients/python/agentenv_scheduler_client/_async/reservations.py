@@ -46,7 +46,7 @@ class AsyncReservations:
     async def each(
         self, *, node_id: str | None = None, state: ReservationState | None = None
     ) -> AsyncIterator[Reservation]:
-        """All of them, oldest first, page after page."""
+        """Yields every reservation, oldest first; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = await self.list(node_id=node_id, state=state, limit=1000, cursor=cursor)
@@ -81,7 +81,7 @@ class AsyncReservations:
     async def cancel_by_key(
         self, idempotency_key: str, reason: str = "", *, cause: CancelCause = CancelCause.CALLER
     ) -> KeyResult:
-        """The same by the key of the schedule, also before that has arrived: it is then refused when it does."""
+        """Cancels by the idempotency key of the schedule. A schedule that arrives after its cancel is refused."""
         body = {"idempotency_key": idempotency_key, **given(reason=reason)}
         try:
             question = Question("POST", path("reservations", "cancel"), body | _told(cause))

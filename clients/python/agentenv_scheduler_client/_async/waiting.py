@@ -36,7 +36,7 @@ class AsyncWaiting:
             return await work()
 
     async def until(self, instant: float | None, work: Work[T]) -> T:
-        """The same up to an instant, for work of the caller's own."""
+        """What the work answers. Raises TimeoutError at that instant; for work that is the caller's own."""
         async with asyncio.timeout_at(instant):
             return await work()
 

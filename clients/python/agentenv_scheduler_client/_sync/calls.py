@@ -24,7 +24,7 @@ class Calls:
         self.patience = patience
 
     def patient(self, patience: Patience) -> Calls:
-        """The same with another patience."""
+        """A copy of these calls that waits as long as the given patience."""
         return Calls(self._http, self._connection, self.waiting, patience)
 
     def ask(self, question: Question, read: Read[T]) -> T:

@@ -64,7 +64,7 @@ class Templates:
         return self._calls.ask(Question("GET", path("templates"), params=params), lambda a: read(TemplatePage, a))
 
     def each(self) -> Iterator[Template]:
-        """All of them, page after page."""
+        """Yields every entry; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = self.list(limit=1000, cursor=cursor)
@@ -87,7 +87,7 @@ class Groups:
         return self._calls.ask(Question("GET", path("groups"), params=params), lambda a: read(GroupPage, a))
 
     def each(self) -> Iterator[PlacementGroup]:
-        """All of them, page after page."""
+        """Yields every entry; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = self.list(limit=1000, cursor=cursor)
@@ -111,7 +111,7 @@ class WarmKeys:
         return self._calls.ask(Question("GET", path("warm-keys"), params=params), lambda a: read(WarmPage, a))
 
     def each(self, *, key: str = "") -> Iterator[WarmNode]:
-        """All of them, page after page."""
+        """Yields every entry; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = self.list(key=key, limit=1000, cursor=cursor)

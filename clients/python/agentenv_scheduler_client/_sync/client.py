@@ -257,7 +257,7 @@ class SchedulerClient:
         return self._once.ask(Question("GET", "/readyz"), lambda answer: read(Readiness, answer))
 
     def server_version(self) -> str:
-        """Of the replica that answers, from its OpenAPI document."""
+        """The version of the replica that answers, read from its OpenAPI document."""
         return self._calls.ask(Question("GET", "/openapi.json"), version_in)
 
     @property

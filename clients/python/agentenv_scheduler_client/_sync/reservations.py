@@ -45,7 +45,7 @@ class Reservations:
         return self._calls.ask(question, lambda a: read(ReservationPage, a))
 
     def each(self, *, node_id: str | None = None, state: ReservationState | None = None) -> Iterator[Reservation]:
-        """All of them, oldest first, page after page."""
+        """Yields every reservation, oldest first; reads page after page as it goes."""
         cursor: str | None = None
         while True:
             page = self.list(node_id=node_id, state=state, limit=1000, cursor=cursor)
@@ -78,7 +78,7 @@ class Reservations:
     def cancel_by_key(
         self, idempotency_key: str, reason: str = "", *, cause: CancelCause = CancelCause.CALLER
     ) -> KeyResult:
-        """The same by the key of the schedule, also before that has arrived: it is then refused when it does."""
+        """Cancels by the idempotency key of the schedule. A schedule that arrives after its cancel is refused."""
         body = {"idempotency_key": idempotency_key, **given(reason=reason)}
         try:
             question = Question("POST", path("reservations", "cancel"), body | _told(cause))

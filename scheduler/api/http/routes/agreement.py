@@ -53,7 +53,8 @@ class LedgerAnswer(Answer):
 
 
 class AmountAnswer(Answer):
-    """Of the nodes that take creations and say what they have. Further resources stand beside, by their names."""
+    """Sums over the nodes that take creations and say what they have. Further resources stand beside, by their
+    names."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     __pydantic_extra__: dict[str, int]
