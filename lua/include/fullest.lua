@@ -3,7 +3,7 @@
 --   node with most memory that does; of these the one with the highest pressure; then the one with most running, then in
 --   turn
 -- So a class whose memory is what fills up is seen by its CPUs first: one look a class instead of one a row.
--- @include "include/highest_score"
+-- @include "include/fill_reach"
 local TIED_MOST, LOOKED_MOST, NOT_THE_HEAD = 64, 1024, {}
 
 -- The pressure of the best class so far: which nodes of a row tie matters only where it is reached.
@@ -11,24 +11,6 @@ local reached = -1
 
 local function gives_up(picker)
   return picker.unproven or (picker.looked or 0) > LOOKED_MOST
-end
-
--- The last row of a class that stays within the share, and the highest score that does. Nodes of even memory count as those
--- with most of it, so that none is filled beyond the share.
-local function reach_of(class, cpus, share)
-  local last, per_cpu, step = class.final, class.per_cpu, class.step or 1
-  if per_cpu < math.huge then
-    local row = math.floor((share * per_cpu - cpus) / step)
-    while ((row + 1) * step + cpus) / per_cpu <= share do row = row + 1 end
-    while (row * step + cpus) / per_cpu > share do row = row - 1 end
-    last = math.min(last, row)
-  end
-  if class.per_memory == math.huge then return last, class.most end
-  local tops, bound = cpu_rows.classes[class.name], class
-  if not class.weighed and tops[2] > tops[1] then
-    bound = { per = class.per + tops[2] - tops[1], per_memory = tops[2], most = class.most }
-  end
-  return last, highest_score(bound, share)
 end
 
 -- Those with most running among members of equal memory, by id; `running`: how many, as members have it.
@@ -60,29 +42,32 @@ local function find_block(item, text)
   item.tied = #item.list
 end
 
--- The fullest nodes of a row that nobody needs to be asked about. Nil: its head is not what the array says, which is put
--- right.
-local function fullest_of_row(item, most)
-  local found = row_reads.down_from(item.key, most, '-inf', 2)
+-- The fullest nodes of a row that nobody needs to be asked about. Nil, and second whether the class is done with: none of it
+-- comes up to the best so far; or else the row's head is not what the array says, which is put right.
+local function fullest_of_row(class, row, cpu, least, reach)
+  local name, bounded = cpu_rows.key_of(class.name, row), cpu < reached and class.per_memory < math.huge
+  local found = row_reads.down_from(name, reach.text, bounded and floor_of(reach, reached) or '-inf', 2)
   if not found[1] then
-    local head = row_reads.range(item.key, '0', '0')[2]
-    cpu_rows.set_head(item.class.name, item.row, head and tonumber(head) or EMPTY)
+    if bounded then return nil, true end
+    local head = row_reads.range(name, '0', '0')[2]
+    cpu_rows.set_head(class.name, row, head and tonumber(head) or EMPTY)
     cpu_rows.flush()
-    return nil
+    return nil, false
   end
-  item.score = tonumber(found[2])
-  if item.score > item.least then item.head = NOT_THE_HEAD end
-  item.pressure = math.max(item.cpu, memory_pressure(item.class, item.score))
-  if item.pressure < reached then return item end
+  local score = tonumber(found[2])
+  local pressure = math.max(cpu, memory_pressure(class, score))
+  if pressure < reached then return nil, true end
+  local item = { class = class, row = row, cpu = cpu, least = least, key = name, score = score, pressure = pressure }
+  if score > least then item.head = NOT_THE_HEAD end
   if found[4] == found[2] then
     find_block(item, found[2])
   else
     item.list, item.tied, item.running = { found[1] }, 1, string.sub(found[1], 11, 20)
   end
-  return item
+  return item, true
 end
 
--- The first row from `last` down of which `judge` finds a node.
+-- The first row from `last` down of which `judge` finds a node, whose nodes must be asked about.
 local function walk_down(class, cpus, last, most, judge)
   local tops = cpu_rows.classes[class.name]
   for number = math.min(#tops - 3, math.floor(last / CHUNK)), 0, -1 do
@@ -101,14 +86,26 @@ local function walk_down(class, cpus, last, most, judge)
   return nil
 end
 
-local function fullest_of_class(class, demand, share, picker, judge)
-  local last, most = reach_of(class, demand.cpu, share)
+local function fullest_of_class(class, reach, cpus, judged)
+  local last, most = reach.last, reach.score
   if class.picky or class.weighed or (class.last and last >= class.last) then
-    return walk_down(class, demand.cpu, last, most, function(item)
-      return judge(item, most, share, picker), gives_up(picker)
-    end)
+    return walk_down(class, cpus, last, most, function(item) return judged(item, most) end)
   end
-  return walk_down(class, demand.cpu, last, most, fullest_of_row)
+  local name, step, per_cpu = class.name, class.step or 1, class.per_cpu
+  local tops = cpu_rows.classes[name]
+  for number = math.min(#tops - 3, math.floor(last / CHUNK)), 0, -1 do
+    if tops[number + 3] <= most then
+      local scores, base = chunk_heads(name, number), number * CHUNK - 1
+      for at = math.min(CHUNK, last - base), 1, -1 do
+        if scores[at] <= most then
+          local row = base + at
+          local item, done = fullest_of_row(class, row, (row * step + cpus) / per_cpu, scores[at], reach)
+          if done then return item end
+        end
+      end
+    end
+  end
+  return nil
 end
 
 -- As `best` in include/search has it. `judge` (include/fullest_judged): for classes whose nodes must be asked about one by
@@ -116,8 +113,10 @@ end
 local function fullest(classes, demand, share, picker, judge)
   local tied, total = {}, 0
   reached = -1
-  for _, class in ipairs(classes) do
-    local item = fullest_of_class(class, demand, share, picker, judge)
+  local reaches = reach_of_all(classes, demand.cpu, share)
+  local function judged(item, most) return judge(item, most, share, picker), gives_up(picker) end
+  for index, class in ipairs(classes) do
+    local item = fullest_of_class(class, reaches[index], demand.cpu, judged)
     local best = tied[1]
     if item and (not best or item.pressure > best.pressure
       or (item.pressure == best.pressure and item.running > best.running)) then
@@ -125,7 +124,7 @@ local function fullest(classes, demand, share, picker, judge)
     elseif item and item.pressure == best.pressure and item.running == best.running then
       tied[#tied + 1], total = item, total + item.tied
     end
-    if gives_up(picker) then break end
+    if judge and gives_up(picker) then break end
   end
   return tied[1] and take_turn(tied, total, picker.counter)
 end

@@ -21,6 +21,19 @@ do
     return known or nil
   end
 
+  -- Reads chunks that will be asked for: '<class>:<n>', …
+  local read_ahead = {}
+  local function read_chunks(fields)
+    local unread = {}
+    for _, field in ipairs(fields) do
+      if not chunks[field] and not read_ahead[field] then unread[#unread + 1] = field end
+    end
+    if not unread[2] then return end
+    for index, text in ipairs(redis.call('HMGET', key('heads'), unpack(unread))) do
+      read_ahead[unread[index]] = text
+    end
+  end
+
   -- The heads of 16 rows of one class. Those asked for last are at hand, for a node mostly moves among neighbours.
   local last_class, last_number, last_known, last_field
   local function chunk_heads(class, number)
@@ -28,7 +41,7 @@ do
     local field = class .. ':' .. integer(number)
     local known = chunks[field]
     if not known then
-      local text = redis.call('HGET', key('heads'), field)
+      local text = read_ahead[field] or redis.call('HGET', key('heads'), field)
       if text then
         known = unpack_numbers(text)
       else
@@ -112,6 +125,6 @@ do
   cpu_rows = {
     EMPTY = EMPTY, CHUNK = CHUNK, FREE_ROWS = 32768, CLASSES_MAX = 256, classes = classes, unpack = unpack_numbers,
     class_heads = class_heads, chunk_heads = chunk_heads, enter_class = enter_class, set_head = set_head,
-    lower_head = lower_head, flush = flush, key_of = key_of,
+    lower_head = lower_head, flush = flush, key_of = key_of, read_chunks = read_chunks,
   }
 end

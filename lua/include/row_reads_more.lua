@@ -10,9 +10,9 @@ if not row_reads.at then
     return redis.call('ZRANGEBYSCORE', name, '-inf', string.format('%.17g', score), 'LIMIT', from, count)
   end
 
-  -- Members and scores from the highest down that is at most `score`, but for what is less than `least`.
+  -- Members and scores from the highest down that is at most `score`, but for what is less than `least`, both as text.
   function row_reads.down_from(name, score, least, count)
-    return redis.call('ZREVRANGEBYSCORE', name, string.format('%.17g', score), least, 'WITHSCORES', 'LIMIT', '0', count)
+    return redis.call('ZREVRANGEBYSCORE', name, score, least, 'WITHSCORES', 'LIMIT', '0', count)
   end
 
   -- How many have at most this score, as it was read.
