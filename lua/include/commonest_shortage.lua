@@ -4,7 +4,7 @@
 -- Stands inside include/refusal: the figures of the candidate that has most free of what keeps most of them out.
 
 -- Of CPUs or memory (`what`; nil: of either), on the candidate that lacks it and has most of it free, among those looked
--- at: from the index, or where that knows none the first ones by id.
+-- at: of those with as many CPUs, then of all; from the index, or where that knows none the first ones by id.
 local function capacity_shortage(what, classes, request, context)
   local reason = 'insufficient_' .. (what or 'memory')
   local function lacks(node_id)
@@ -13,7 +13,12 @@ local function capacity_shortage(what, classes, request, context)
     local _, found = score_of(row, context.demand, context.settings)
     return found == reason
   end
-  local node_id = nearest(classes, what or 'memory', lacks)
+  local able = {}
+  for _, class in ipairs(classes) do
+    if class.final >= 0 then able[#able + 1] = class end
+  end
+  local opens = not what and 8 or nil
+  local node_id = nearest(able, what or 'memory', lacks, opens) or nearest(classes, what or 'memory', lacks, opens)
   for _, set in ipairs(node_id and {} or { context.set, context.second }) do
     for _, each in ipairs(redis.call('ZRANGE', key(set), 0, 63)) do
       if not node_id and lacks(each) then node_id = each end

@@ -28,9 +28,11 @@ do
     return 0, class.final, class.band
   end
 
-  -- `what`: cpu | memory. Classes as include/scan has them, with `cpu` and `band`. Nil: none that was looked at.
-  function nearest(classes, what, lacks)
+  -- `what`: cpu | memory. Classes as include/scan has them, with `cpu` and `band`. Nil: none that was looked at; `opens`: in
+  -- so many chunks of rows, when not in all.
+  function nearest(classes, what, lacks, opens)
     local most, largest, chosen, looked = -math.huge, 0, nil, { count = 0 }
+    opens = opens or math.huge
     -- Of equally much free the larger node.
     local function is_nearer(free, whole) return free > most or (free == most and whole > largest) end
     for _, class in ipairs(classes) do
@@ -39,7 +41,9 @@ do
       for number = math.floor(first / cpu_rows.CHUNK), whole < 0 and -1 or math.min(#tops - 3, last / cpu_rows.CHUNK) do
         local top, scores = tops[number + 3], nil
         local bound = whole - (what == 'cpu' and math.max(first, number * cpu_rows.CHUNK) * step or top)
-        if top < cpu_rows.EMPTY and is_nearer(bound, whole) then scores = cpu_rows.chunk_heads(class.name, number) end
+        if top < cpu_rows.EMPTY and opens > 0 and is_nearer(bound, whole) then
+          scores, opens = cpu_rows.chunk_heads(class.name, number), opens - 1
+        end
         for at = 1, scores and cpu_rows.CHUNK or 0 do
           local row = number * cpu_rows.CHUNK + at - 1
           bound = whole - (what == 'cpu' and row * step or scores[at])

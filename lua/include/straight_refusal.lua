@@ -5,9 +5,11 @@
 -- @include "include/nearest"
 -- @include "include/row_reads_more"
 local TOLD_APART_MAX = 1000
+-- Of so many nodes that lack either some are looked at.
+local EITHER_OPENS = 8
 
--- As include/shortages has it: of the node that has most of what it lacks. `text_of`: a node's row.
-local function straight_shortage(what, cpus, bytes, listed, text_of)
+-- All classes, as include/nearest takes them.
+local function all_straight(listed, cpus)
   local classes = {}
   for at = 1, #listed, 2 do
     local cpu, band = string.match(listed[at], '^r,[^,]+,(%-?%d+),(%-?%d+),')
@@ -15,23 +17,33 @@ local function straight_shortage(what, cpus, bytes, listed, text_of)
       classes[#classes + 1] = { name = listed[at], cpu = tonumber(cpu), band = tonumber(band), final = cpu - cpus }
     end
   end
-  local node_id = what and nearest(classes, what)
-  if not what then
-    what, node_id = 'memory', nearest(classes, 'memory')
-    if not node_id then what, node_id = 'cpu', nearest(classes, 'cpu') end
+  return classes
+end
+
+-- As include/commonest_shortage has it. `what`: cpu | memory; nil: either. `classes`: those with the CPUs; `text_of`: a
+-- node's row.
+local function straight_shortage(what, classes, asked, text_of)
+  local opens = not what and EITHER_OPENS or nil
+  local node_id = what ~= 'cpu' and nearest(classes, 'memory', nil, opens)
+  if node_id then
+    what = 'memory'
+  elseif what ~= 'memory' then
+    what, node_id = 'cpu', nearest(classes, 'cpu', nil, opens)
+    node_id = node_id or nearest(all_straight(asked.listed, asked.cpus), 'cpu', nil, opens)
   end
   local cpu, memory, cpu_load, memory_load, pending_cpu, pending_memory = string.match(node_id and text_of(node_id) or '',
     '^r,(%d+),(%d+),(%d+),(%d+),%d+,%d+,%d+,(%d+),(%d+)')
   if not cpu then return {} end
-  if what == 'cpu' then return { 'cpu_count', cpu_load, pending_cpu, integer(cpus), cpu } end
-  return { 'memory_bytes', memory_load, pending_memory, integer(bytes), memory }
+  if what == 'cpu' then return { 'cpu_count', cpu_load, pending_cpu, integer(asked.cpus), cpu } end
+  return { 'memory_bytes', memory_load, pending_memory, integer(asked.bytes), memory }
 end
 
-local function refuse_straight(classes, cpus, bytes, listed, text_of)
+-- `asked`: cpus, bytes, and what is listed in `classes` of the index.
+local function refuse_straight(classes, asked, text_of)
   local function count(set) return redis.call('ZCARD', prefix .. set) end
   local left, holdable, memory = count('candidates'), false, 0
-  for _, class in ipairs(classes) do holdable = holdable or class.band >= bytes end
-  if not holdable or left == 0 or #listed / 2 >= cpu_rows.CLASSES_MAX or count('over_limit') > 0
+  for _, class in ipairs(classes) do holdable = holdable or class.band >= asked.bytes end
+  if not holdable or left == 0 or #asked.listed / 2 >= cpu_rows.CLASSES_MAX or count('over_limit') > 0
     or redis.call('EXISTS', prefix .. 'unknown:r', prefix .. 'unknown:c') > 0 then
     return nil
   end
@@ -56,7 +68,7 @@ local function refuse_straight(classes, cpus, bytes, listed, text_of)
     lacking = memory > left - memory and 'memory' or 'cpu'
   end
   local reply, commonest, most = { 'refused', integer(count('nodes')) }, nil, 0
-  reply[3] = straight_shortage(lacking, cpus, bytes, listed, text_of)
+  reply[3] = straight_shortage(lacking, classes, asked, text_of)
   for reason, nodes in pairs(reasons) do
     if nodes > 0 then reply[#reply + 1], reply[#reply + 2] = reason, integer(nodes) end
     if nodes > most or (nodes == most and nodes > 0 and reason < commonest) then commonest, most = reason, nodes end

@@ -39,7 +39,7 @@ repeat
     local least, rows_found = scan(classes, cpus)
     if not rows_found then
       -- @inline "include/straight_refusal"
-      local refusal, commonest = refuse_straight(classes, cpus, bytes, listed, function(id)
+      local refusal, commonest = refuse_straight(classes, { cpus = cpus, bytes = bytes, listed = listed }, function(id)
         return call('HGET', prefix .. 'loads', id) or ''
       end)
       if not refusal then break end

@@ -225,15 +225,17 @@ def _asked_in_vain(row: Row, demand: Demand) -> bool:
 
 
 def nearest(among: Sequence[Row], demand: Demand, limit: str) -> tuple[int, int] | None:
-    """Of the candidates that lack a capacity what is taken, and the whole, on the one that has most of it free."""
+    """Of the candidates that lack a capacity what is taken, and the whole, on the one that has most of it free: of
+    those that have the CPUs when they are empty, if there are such."""
     lacking = [
         row
         for row in among
         if row.obstacle(demand) == {"cpu_count": "insufficient_cpu"}.get(limit, "insufficient_memory")
     ]
+    able = [row for row in lacking if row.cpu_capacity >= demand.cpu]
     sums = [
         (row.cpu_load, row.cpu_capacity) if limit == "cpu_count" else (row.memory_load, row.memory_capacity)
-        for row in lacking
+        for row in able or lacking
     ]
     return max(sums, key=lambda each: each[1] - each[0], default=None)
 
