@@ -60,7 +60,8 @@ do
   local function refuse(form)
     local known = form.refusal
     if not known or known.placed ~= several.placed then
-      local reply, commonest = refuse_straight(form.classes, { cpus = form.cpus, bytes = form.bytes, listed = listed }, function(id)
+      local asked = { cpus = form.cpus, bytes = form.bytes, listed = listed }
+      local reply, commonest = refuse_straight(form.classes, asked, function(id)
         return changed[id] and ordinary_nodes.written(changed[id]) or call('HGET', prefix .. 'loads', id) or ''
       end)
       known = { placed = several.placed, reply = reply, commonest = commonest }
