@@ -6,6 +6,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from scheduler.errors import Malformed
 from scheduler.replica.heads import BoundedProtocol
 
 
@@ -16,10 +17,11 @@ class BoundedHttpTools(BoundedProtocol, HttpToolsProtocol):
         super().__init__(*arguments, **more)
         self._in_message = False
         self._head_whole = False
-        self._header_count = 0
+        self._header_count = self._host_count = 0
 
     def on_message_begin(self) -> None:
-        self._in_message, self._head_whole, self._header_count = True, False, 0
+        self._in_message, self._head_whole = True, False
+        self._header_count = self._host_count = 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -28,8 +30,14 @@ class BoundedHttpTools(BoundedProtocol, HttpToolsProtocol):
             self._fault = self._too_many_headers()
             raise self._fault
         # Trailers arrive through the same callback; they are counted and dropped.
-        if not self._head_whole:
-            super().on_header(name, value)
+        if self._head_whole:
+            return
+        if len(name) == 4 and name.lower() == b"host":
+            self._host_count += 1
+            if self._host_count > 1:  # a proxy may have looked at the other one (RFC 9112, 3.2)
+                self._fault = Malformed("a request may name one Host")
+                raise self._fault
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._head_whole = True

@@ -163,6 +163,14 @@ async def test_a_hundred_headers_are_taken_and_one_more_is_not() -> None:
         assert await caller.problem() == (431, "head_too_large")
 
 
+async def test_a_request_names_one_host() -> None:
+    async with serving(PATIENT) as listener, calling(listener) as caller:
+        await caller.send(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert (await caller.answer())[0] == 200
+        await caller.send(b"GET /healthz HTTP/1.1\r\nHost: a\r\na: b\r\nhOST: a\r\n\r\n")
+        assert await caller.problem() == (400, "malformed")
+
+
 async def test_a_body_is_not_counted_and_its_trailers_are_left_out() -> None:
     seen: list[Any] = []
 
