@@ -1,6 +1,6 @@
 -- inline/spread_places.lua: the places of a request's spread, and what each has. What a node has counts in the place that
 -- it had last (`labels_before`, include/forget_observation) also while it is off the list, and until it reports again.
--- Reads: context, request
+-- Reads: context, now, request
 -- Sets: HOLDERS_MAX, SPREADS_MAX, count_at, count_candidates, given, held, held_by_value, holders, ids_by_value,
 --   is_candidate, value_by_id, value_in, wanted
 local HOLDERS_MAX, SPREADS_MAX = 1024, 10000
@@ -27,10 +27,22 @@ do
         ids_by_value[value][id], value_by_id[id] = true, value
       end
     end
+    -- Of a node that was off the list for too long maintenance ends the reservations: until it came to them, as many of
+    -- the key as one call may look at.
+    local function ended_on(node_id)
+      local evicted_at, ended = tonumber(redis.call('ZSCORE', key('removed'), node_id) or ''), 0
+      if not evicted_at or evicted_at > now then return 0 end
+      for _, id in ipairs(redis.call('ZRANGE', node_key(node_id, 'reservations'), 0, 63)) do
+        local counted = redis.call('HMGET', reservation_key(id), 'spread', 'spread_counted')
+        if counted[1] == wanted.key and counted[2] == '1' then ended = ended + 1 end
+      end
+      return ended
+    end
     local function hold_in(value, count) held_by_value[value] = (held_by_value[value] or 0) + count end
     for _, node_id in ipairs(holders) do
       local row = row_of(node_id)
       local value, waiting = row and value_by_id[row.labels or '']
+      if not row then held[node_id] = held[node_id] - ended_on(node_id) end
       if not value then
         local known = redis.call('HMGET', node_key(node_id), 'labels', 'labels_before', 'waiting')
         value, waiting = value_in(known[1]) or value_in(known[2]), known[3]

@@ -227,6 +227,30 @@ async def test_a_node_counts_in_its_place_until_it_tells_another(
 
 
 @LEAST_LOADED
+async def test_what_was_reserved_on_an_evicted_node_counts_in_no_place(ledger: Ledger, clock: VirtualClock) -> None:
+    """Whether or not maintenance came to it. What runs there counts."""
+    await fleet(ledger, a="east", b="east")
+    request = spread(over="zone", max=2)
+    on_a = ScheduleRequest(hint=request.hint, exclude_nodes=("b",))
+    told = (await ledger.placements.schedule(on_a)).reservation
+    assert told is not None
+    await ledger.reservations.confirm(told.reservation_id, "s1")
+    assert await place(ledger, on_a) == "a"
+    await ledger.nodes.remove("a")
+    clock.advance(29_999)
+    await report(ledger, "b")
+    assert await refusal(ledger, request) == {"spread": 1}
+    clock.advance(1)
+    assert await place(ledger, request) == "b"
+    assert await refusal(ledger, request) == {"spread": 1}
+    assert await counts(ledger) == {"a": 2, "b": 1}, "maintenance has not come"
+    await ledger.reservations.sweep()
+    assert await counts(ledger) == {"a": 1, "b": 1}
+    assert await refusal(ledger, request) == {"spread": 1}
+    await assert_ledger_is_sound(ledger)
+
+
+@LEAST_LOADED
 async def test_a_name_from_an_event_counts_once_though_its_sandbox_is_elsewhere(ledger: Ledger) -> None:
     await fleet(ledger, a="", b="")
     hint = Hint(HintKind.COLD_SANDBOX, 1, 64, spread=Spread("app", max=9))

@@ -245,7 +245,8 @@ class AccountingModel(Model):
     def _given(self, ledger: Ledger) -> set[str]:
         """Names that callers gave to sandboxes whose create was cancelled or expired and may still begin, and that no
         roster has listed yet."""
-        ended = [r for r in ledger.reservations if not r.open and r.name not in self.used_names]
+        over = self.used_names | {r.name for r in self.reservations if r.confirmed}
+        ended = [r for r in ledger.reservations if not r.open and r.name not in over]
         given = {r.sandbox for r in ended if r.told and not r.known and r.doubt}
         return given - {r.sandbox for r in ledger.reservations if r.open}
 

@@ -71,7 +71,8 @@ class TellingModel(ReportingModel):
         self._told_here(node_id, sandbox_id, before, after, elsewhere)
         carrier = self.carrier(sandbox_id)
         if carrier is not None and carrier.node_id == node_id and not elsewhere:
-            self.counts_for(carrier, sandbox_id)
+            if not self.is_over(sandbox_id, node_id):
+                self.counts_for(carrier, sandbox_id)
             self.end_listed_or_deleted(carrier)
             self.hold_begun(carrier)
 

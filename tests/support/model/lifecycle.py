@@ -85,6 +85,8 @@ class LifecycleModel(AvoidingModel):
 
     def _confirm_nowhere(self, reservation: ModelReservation, sandbox_id: str) -> None:
         """Its node is gone: there is nothing left to hold it on."""
+        if reservation.sandbox_id != sandbox_id:
+            self.counts_no_more(reservation)
         kept = self.kept(reservation)._replace(
             state=calls.SETTLED, reason="node_removed", sandbox=sandbox_id, told=True, doubt=0
         )
@@ -92,7 +94,9 @@ class LifecycleModel(AvoidingModel):
         self.bind(sandbox_id, reservation.node_id)
         self.counts_for(reservation, sandbox_id)
         ledger = self.ledger(reservation.node_id)
-        told = Record(sandbox_id, kept.size, told=True, told_at=self.now_ms, generation=ledger.generation)
+        known = ledger.record(sandbox_id)
+        size = known.size if known and known.size else kept.size
+        told = Record(sandbox_id, size, told=True, told_at=self.now_ms, generation=ledger.generation)
         self.put(reservation.node_id, ledger.put_record(told))
 
     def _confirm(self, reservation: ModelReservation, sandbox_id: str) -> None:
