@@ -74,9 +74,14 @@ def prometheus(stack: LocalStack, path: str, **parameters: str) -> Any:
     return answer["data"]
 
 
+def sooner(text: str) -> str:
+    """Prometheus looks every second, and alerts wait no longer."""
+    return re.sub(r"(scrape_interval|evaluation_interval|\bfor): \w+", r"\1: 1s", text)
+
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    with LocalStack(tmp_path_factory.mktemp("stack")) as running:
+    with LocalStack(tmp_path_factory.mktemp("stack"), edit=sooner) as running:
         yield running
 
 
@@ -241,36 +246,30 @@ def test_the_cluster_profile_holds_the_ledger(tmp_path: Path) -> None:
         until(lambda: _placed(User(stack, "gateway"), "on-a-cluster"), "a placement", 90)
 
 
-def sooner(text: str) -> str:
-    """Prometheus looks every second, and alerts wait no longer."""
-    return re.sub(r"(scrape_interval|evaluation_interval|\bfor): \w+", r"\1: 1s", text)
-
-
 @needs_programs()
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_prometheus_sees_an_outage_of_redis_and_its_end(tmp_path: Path) -> None:
-    if why := missing_program(read_services()["prometheus"]):
-        pytest.skip(why)
-    with LocalStack(tmp_path, edit=sooner) as stack:
+def test_prometheus_sees_an_outage_of_redis_and_its_end(stack: LocalStack) -> None:
+    if "prometheus" in stack.skipped:
+        pytest.skip(stack.skipped["prometheus"])
 
-        def ready_nodes() -> list[str]:
-            found = prometheus(stack, "query", query='agentenv_scheduler_observed_nodes{status="ready"}')["result"]
-            return [series["value"][1] for series in found]
+    def ready_nodes() -> list[str]:
+        found = prometheus(stack, "query", query='agentenv_scheduler_observed_nodes{status="ready"}')["result"]
+        return [series["value"][1] for series in found]
 
-        def firing() -> set[str]:
-            alerts = prometheus(stack, "alerts")["alerts"]
-            return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
+    def firing() -> set[str]:
+        alerts = prometheus(stack, "alerts")["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
-        until(lambda: ready_nodes() == ["8"] * 3, "eight ready nodes at three replicas")
-        stack["redis"].kill()
-        until(lambda: "LedgerUnavailable" in firing(), "the alert of the outage")
-        until(lambda: ready_nodes() == [], "figures that nobody knows to go")
-        until(lambda: "NoReplica" not in firing(), "replicas to be scraped all the same")
-        stack["redis"].start()
-        stack["redis"].wait_until_healthy()
-        until(lambda: "LedgerUnavailable" not in firing(), "the end of the alert")
-        until(lambda: len(ready_nodes()) == 3, "figures at three replicas")
+    until(lambda: ready_nodes() == ["8"] * 3, "eight ready nodes at three replicas")
+    stack["redis"].kill()
+    until(lambda: "LedgerUnavailable" in firing(), "the alert of the outage")
+    until(lambda: ready_nodes() == [], "figures that nobody knows to go")
+    until(lambda: "NoReplica" not in firing(), "replicas to be scraped all the same")
+    stack["redis"].start()
+    stack["redis"].wait_until_healthy()
+    until(lambda: "LedgerUnavailable" not in firing(), "the end of the alert")
+    until(lambda: len(ready_nodes()) == 3, "figures at three replicas")
 
 
 def _is_serving(channel: grpc.Channel) -> bool:
