@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> list[str]:
 def run(*arguments: str) -> Result:
     app = typer.Typer(rich_markup_mode=None)
     register(app)
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
 
 
 def replayed(*arguments: str) -> list[dict[str, Any]]:
