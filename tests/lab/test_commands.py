@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> list[str]:
 def run(*arguments: str) -> Result:
     app = typer.Typer(rich_markup_mode=None)
     register(app)
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
 
 
 def replayed(*arguments: str) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def test_bench_schedule_prints_the_contracts_shape() -> None:
     assert all({"script_us", "noop_us", "ratio", "round_trip_us", "bytes_per_node"} <= set(each) for each in results)
     table = run("bench", "schedule", "--nodes", "20", "--shapes", "1", "--rounds", "1", "--calls", "20")
     assert "bytes per node" in table.stdout
-    assert "refused, all full" in table.stdout
+    assert "refused, all" in table.stdout  # the heading goes on in the next line
 
 
 @pytest.mark.slow
