@@ -6,6 +6,7 @@ or an indented block whose lines start with a program the tests know.
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 SHELL_LANGUAGES = {"sh", "bash", "shell", "console"}
@@ -41,8 +43,13 @@ def documents() -> list[Path]:
     ]
 
 
-def commands_in(path: Path) -> Iterator[Command]:
-    for token in MarkdownIt().parse(path.read_text(encoding="utf-8")):
+@functools.cache
+def commands_in(path: Path) -> tuple[Command, ...]:
+    return tuple(_commands_in(path))
+
+
+def _commands_in(path: Path) -> Iterator[Command]:
+    for token in _blocks_in(path):
         if token.map is None:
             continue
         if token.type == "fence" and token.info.split(" ")[0] in SHELL_LANGUAGES:
@@ -50,6 +57,11 @@ def commands_in(path: Path) -> Iterator[Command]:
             yield from _commands(path, token.map[0] + 2, token.content, prompted, known_only=False)
         elif token.type == "code_block":
             yield from _commands(path, token.map[0] + 1, token.content, prompted=False, known_only=True)
+
+
+def _blocks_in(path: Path) -> list[Token]:
+    """What stands inside of a line is left unread."""
+    return MarkdownIt().disable("inline").parse(path.read_text(encoding="utf-8"))
 
 
 def _commands(path: Path, first_line: int, content: str, prompted: bool, known_only: bool) -> Iterator[Command]:
@@ -72,8 +84,7 @@ def _without_redirections(words: tuple[str, ...]) -> tuple[str, ...]:
 
 def scripts_in(path: Path) -> list[str]:
     """The whole blocks of shell, those inside lists too, as they would be pasted."""
-    tokens = MarkdownIt().parse(path.read_text(encoding="utf-8"))
-    return [token.content for token in tokens if token.type == "fence" and token.info.split(" ")[0] == "sh"]
+    return [token.content for token in _blocks_in(path) if token.type == "fence" and token.info.split(" ")[0] == "sh"]
 
 
 def _logical_lines(content: str) -> Iterator[tuple[int, str]]:
