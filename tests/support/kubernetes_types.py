@@ -3,11 +3,10 @@ itself: every field is known, has its type, and none that is needed is missing."
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-import kubernetes_asyncio.client as models
 
 PLAIN = {"str": str, "int": int, "bool": bool, "float": (int, float), "object": object, "datetime": str}
 
@@ -15,6 +14,11 @@ PLAIN = {"str": str, "int": int, "bool": bool, "float": (int, float), "object": 
 def faults_of(manifest: Mapping[str, Any]) -> list[str]:
     version = manifest["apiVersion"].rpartition("/")[2]
     return list(_of(manifest, f"{version.capitalize()}{manifest['kind']}", manifest["kind"]))
+
+
+def _models() -> Any:
+    """Hundreds of modules: imported by the test process that needs them."""
+    return importlib.import_module("kubernetes_asyncio.client")
 
 
 def _of(value: Any, kind: str, where: str) -> Iterator[str]:
@@ -34,7 +38,7 @@ def _of(value: Any, kind: str, where: str) -> Iterator[str]:
         if not isinstance(value, PLAIN[kind]) or (kind == "int" and isinstance(value, bool)):
             yield f"{where} is of type {kind}, not {value!r}"
     else:
-        yield from _of_model(value, getattr(models, kind), where)
+        yield from _of_model(value, getattr(_models(), kind), where)
 
 
 def _of_model(value: Any, model: Any, where: str) -> Iterator[str]:
