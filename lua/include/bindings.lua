@@ -48,7 +48,7 @@ local function bind(node_id, sandbox_id, now, facts)
   if reservation then
     if not facts.cpu then size_by_reservation(node_id, sandbox_id, record, reservation, now) end
     record.caller, record.group_key = reservation.caller or '', reservation.group_key or ''
-    tallies.give_spread(sandbox_id, record, reservation.spread)
+    tallies.give_spread(sandbox_id, record, reservation)
   end
   record.node_id, record.recorded_at_ms, record.mark = node_id, now, 't'
   record.sequence = sequence_now()

@@ -84,7 +84,7 @@ do
       local reservation = claims[index] and read_reservation(claims[index])
       if reservation then
         record.mark, record.caller, record.group_key = 't', reservation.caller or '', reservation.group_key or ''
-        tallies.give_spread(sandbox_id, record, reservation.spread)
+        tallies.give_spread(sandbox_id, record, reservation)
         size_by_reservation(node_id, sandbox_id, record, reservation, now)
       end
       count_record(record, 1)

@@ -56,13 +56,15 @@ do
     return format_record(record)
   end
 
-  -- A record counts no more for the reservation that is told to be its sandbox: while that is open it counts itself.
-  local function count_carrier(sandbox_id)
+  -- Makes the open reservation that is told to be a sandbox count itself, or not while a record counts for it. `spread`:
+  -- only one with this key; `but`: not this one.
+  local function count_carrier(sandbox_id, counts, spread, but)
     local id = redis.call('GET', key('sandbox:' .. sandbox_id))
-    local carrier = id and as_table_of(reservation_key(id), 'spread', 'spread_counted', 'state', 'node_id') or {}
+    if not id or id == but then return end
+    local carrier = as_table_of(reservation_key(id), 'spread', 'spread_counted', 'state', 'node_id')
     carrier.reservation_id = id
-    if carrier.state == 'pending' or carrier.state == 'confirmed' then
-      tallies.count_reservation_spread(carrier, true)
+    if (carrier.state == 'pending' or carrier.state == 'confirmed') and (not spread or carrier.spread == spread) then
+      tallies.count_reservation_spread(carrier, counts)
     end
   end
 
@@ -73,15 +75,19 @@ do
       local record = records[sandbox_id]
       if (record.spread or '') ~= '' then
         count_place(record, nil)
-        count_carrier(sandbox_id)
+        count_carrier(sandbox_id, true)
       end
     end
   end
 
-  -- The sandbox is told to be that of another reservation, with this spread key (nil: none).
-  function tallies.give_spread(sandbox_id, record, spread)
-    if (record.spread or '') ~= '' and record.spread ~= spread then count_carrier(sandbox_id) end
-    record.spread = spread
+  -- The sandbox is told to be what became of a reservation, which the caller counts no more. Another one that carries the
+  -- id counts itself from now on, unless it has the same key.
+  function tallies.give_spread(sandbox_id, record, reservation)
+    local before, spread = record.spread or '', reservation.spread or ''
+    record.spread = reservation.spread
+    if before == spread then return end
+    if before ~= '' then count_carrier(sandbox_id, true) end
+    if spread ~= '' then count_carrier(sandbox_id, false, spread, reservation.reservation_id) end
   end
 end
 

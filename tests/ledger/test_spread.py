@@ -251,6 +251,24 @@ async def test_what_was_reserved_on_an_evicted_node_counts_in_no_place(ledger: L
 
 
 @LEAST_LOADED
+async def test_a_name_that_was_given_again_counts_once_when_its_first_node_lists_it(
+    ledger: Ledger, clock: VirtualClock
+) -> None:
+    await fleet(ledger, a="", b="")
+    named = spread(sandbox_id="s1")
+    assert await place(ledger, dataclasses.replace(named, exclude_nodes=("b",))) == "a"
+    clock.advance(600_000)
+    await report(ledger, "b")
+    assert await place(ledger, dataclasses.replace(named, exclude_nodes=("a",))) == "b"
+    await report(ledger, "a", "s1")
+    assert await counts(ledger) == {"a": 1}
+    await assert_ledger_is_sound(ledger)
+    await report(ledger, "a")
+    assert await counts(ledger) == {"b": 1}
+    await assert_ledger_is_sound(ledger)
+
+
+@LEAST_LOADED
 async def test_a_name_from_an_event_counts_once_though_its_sandbox_is_elsewhere(ledger: Ledger) -> None:
     await fleet(ledger, a="", b="")
     hint = Hint(HintKind.COLD_SANDBOX, 1, 64, spread=Spread("app", max=9))
