@@ -109,6 +109,8 @@ class LifecycleModel(AvoidingModel):
             reservation.deadline_ms = self.now_ms + self.settings.placement_reservation_ttl_ms
         before = self.ledger(node_id)
         ended, lost = self.is_over(sandbox_id, node_id), self.size_is_lost(sandbox_id, node_id)
+        if not self.is_bound(sandbox_id, node_id):  # what another reservation had named is not the size of this one
+            self.put(node_id, self.ledger(node_id).drop_record(sandbox_id))
         if not ended:
             self.bind(sandbox_id, node_id)
             self.counts_for(reservation, sandbox_id)
