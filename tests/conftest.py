@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,23 @@ def logging_stays_as_it_was() -> Iterator[None]:
     yield
     root.setLevel(level)
     structlog.configure(**before)
+
+
+# Modules with a generator of their own for pauses, and for the time that callers are asked to wait.
+_VARYING = (
+    "agentenv_scheduler_client.asking",
+    "scheduler.api.status",
+    "scheduler.connection.budget",
+    "scheduler.replica.background",
+)
+
+
+@pytest.fixture(autouse=True)
+def pauses_are_drawn_alike() -> None:
+    """A test that fails for one drawn pause in thirty fails every time, or never."""
+    for name in _VARYING:
+        if name in sys.modules:
+            sys.modules[name]._RANDOM.seed(11)
 
 
 # `pytest --hypothesis-profile=soak` searches long; a failure prints the blob that replays it.

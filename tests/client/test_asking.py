@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import httpx
 import pytest
@@ -81,7 +80,6 @@ def test_callers_refused_together_come_back_apart_and_none_too_early() -> None:
             await client.schedule(HINT)
 
     async def story() -> None:
-        random.seed(11)
         async with AsyncSchedulerClient("http://s", transport=httpx.MockTransport(refuse), attempts=2) as client:
             await asyncio.gather(*(ask(client) for _ in range(200)))
 

@@ -7,6 +7,7 @@ process is no more, however it came to its end, and ends what is left with the f
 
 from __future__ import annotations
 
+import atexit
 import functools
 import subprocess
 import sys
@@ -39,6 +40,7 @@ class Warden:
             [sys.executable, "-I", "-S", "-c", _WARDEN], stdin=subprocess.PIPE, start_new_session=True, text=True
         )
         self._turn = threading.Lock()
+        atexit.register(self._leave)
 
     def started(self, pid: int, folder: Path | None = None) -> None:
         """End this process, and remove its temporary folder, when this test process has ended."""
@@ -47,6 +49,12 @@ class Warden:
     def ended(self, pid: int) -> None:
         """It is gone and waited for: its number may be another's soon."""
         self._tell(f"{pid} ended\n")
+
+    def _leave(self) -> None:
+        """This process comes to its end by itself; what it started has ended before."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
