@@ -54,8 +54,9 @@ do
       'paused_allocated_memory_bytes', ARGV[22], 'sandbox_count', running, 'sandbox_starting_count', ARGV[26],
       'paused_sandbox_count', ARGV[27], 'create_successes', ARGV[28], 'create_fails', ARGV[29],
     }
-    -- The second half of the digest is that of the details.
+    -- The second half of the digest is that of the details, and of resources, of which an ordinary report tells none.
     if string.match(stable or '', ':.*') ~= string.match(ARGV[16], ':.*') then
+      fields[#fields + 1], fields[#fields + 2] = 'resources_reported', ''
       for index = 31, 30 + ARGV[15] do fields[#fields + 1] = ARGV[index] end
     end
   end

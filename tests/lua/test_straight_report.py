@@ -16,13 +16,14 @@ from scheduler.connection.scripts import ScriptLibrary, find_folder
 from scheduler.domain.node import DiscoveryState, Heartbeat, HeartbeatResult, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.domain.settings import LedgerSettings, NodeResourceLimit
-from scheduler.errors import SchedulerError
+from scheduler.errors import NoNodes, SchedulerError
 from scheduler.inspection.recount import recount
 from scheduler.ledger.ledger import Ledger
 from tests.conftest import OpenLedger
-from tests.support.backends import Backend
+from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.upgrade.old_ledger import contents
 
@@ -272,3 +273,32 @@ async def test_what_says_nothing_new_is_not_looked_at_again(
     await ledger.reservations.cancel(placed.reservation.reservation_id)
     with pytest.raises(SchedulerError):
         await report(unchanged_alone, allocated_cpu=1)
+
+
+async def two_alike(open_ledger_on: OpenLedger, without_line: ScriptLibrary) -> tuple[Ledger, Ledger]:
+    """Two ledgers that list one node: with the line, and without."""
+    with_line, plain = await open_ledger_on(SETTINGS, domain="one"), await open_ledger_on(SETTINGS, domain="other")
+    plain.client.scripts = without_line
+    for ledger in (with_line, plain):
+        await ledger.nodes.replace([NodeAddress("a", "http://a:1")], [])
+    return with_line, plain
+
+
+READY = Heartbeat("a", "a-1", snapshot=NodeSnapshot(NodeStatus.READY, 16, 64 * GIB, create_successes=1))
+
+
+async def test_a_node_that_tells_no_resources_any_more_has_none_once_they_are_configured(
+    open_ledger_on: OpenLedger, without_line: ScriptLibrary, clock: VirtualClock
+) -> None:
+    """While `gpu` is not among the settings the node's row says nothing of it, so it looks like any other."""
+    for ledger in await two_alike(open_ledger_on, without_line):
+        for sequence, resources in enumerate(({"gpu": ResourceLoad(4, 0)}, {}, {}), 1):
+            await ledger.nodes.heartbeat(replace(READY, sequence=sequence, resources=resources))
+            clock.advance(5_000)
+        await put_settings(ledger, replace(SETTINGS, resources=("gpu",), revision=1))
+        while await ledger.settings.refresh():
+            pass
+        hint = Hint(HintKind.COLD_SANDBOX, 1, 1024, resources={"gpu": 1})
+        with pytest.raises(NoNodes):
+            await ledger.placements.schedule(ScheduleRequest(hint))
+        assert await recount(ledger) == []
