@@ -79,7 +79,7 @@ do
       end
     end
     -- The next report is no usual one (inline/straight_report). Whatever ends a reservation changes the account, or makes a
-    -- doubt.
-    if changed[1] then redis.call('HSET', node_key(node_id), 'still', '', unpack(changed)) end
+    -- doubt. `explained`: by growth that it explains (explain_growth), which may be all that changed.
+    if changed[1] or account.explained then redis.call('HSET', node_key(node_id), 'still', '', unpack(changed)) end
   end
 end

@@ -19,6 +19,8 @@ end
 local function explain_growth(node_id, cpu, memory, count)
   local node = node_key(node_id)
   if redis.call('EXISTS', node) == 0 then return end
+  local account = account_of(node_id)
+  if account then account.explained = true end
   redis.call('HINCRBY', node, 'explained_count', integer(count))
   if cpu > 0 then redis.call('HINCRBY', node, 'explained_cpu', integer(cpu))
   else redis.call('HSET', node, 'explained_any_cpu', 1) end

@@ -302,3 +302,21 @@ async def test_a_node_that_tells_no_resources_any_more_has_none_once_they_are_co
         with pytest.raises(NoNodes):
             await ledger.placements.schedule(ScheduleRequest(hint))
         assert await recount(ledger) == []
+
+
+async def test_a_report_ends_what_a_fork_of_a_listed_sandbox_explained(
+    open_ledger_on: OpenLedger, without_line: ScriptLibrary, clock: VirtualClock, raw: Any
+) -> None:
+    """Told of before, and of the same size, it changes nothing else of the node's account."""
+    ledgers = with_line, plain = await two_alike(open_ledger_on, without_line)
+    created, forked = (SandboxEvent("s1", kind, 1, GIB) for kind in (SandboxEventType.CREATE, SandboxEventType.FORK))
+    for ledger in ledgers:
+        await ledger.nodes.record_events("a", "a-1", [created])
+    for sequence in range(1, 5):
+        clock.advance(5_000)
+        for ledger in ledgers:
+            if sequence == 4:
+                await ledger.nodes.record_events("a", "a-1", [forked])
+            await ledger.nodes.heartbeat(replace(READY, sequence=sequence, sandbox_ids=("s1",)))
+    assert await raw.hget(with_line.keys.node("a"), "explained_count") is None
+    assert await kept_by(with_line, raw) == await kept_by(plain, raw)
