@@ -34,7 +34,7 @@
 -- ARGV[27]: paused_sandbox_count
 -- ARGV[28]: create_successes
 -- ARGV[29]: create_fails
--- ARGV[30]: reported_at_unix_ms  on the node's clock; 0: take the server's time
+-- ARGV[30]: reported_at_unix_ms  on the node's clock; 0: it does not say
 -- ARGV[31..]: details  field, value, … to store as they are, then the difference: ids newly listed, then those left out
 -- Reply: {'accepted', generation, roster_follows (1|0), roster_edits, template_due (1|0), more (1|0),
 --        unlabelled (1|0: it stays without labels, because there are too many label sets), {changes of reservations},
@@ -118,7 +118,6 @@ end
 local figures = {}
 for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[16 + index]) end
 figures.resources = ARGV[14]
-if figures.reported_at_unix_ms == 0 then figures.reported_at_unix_ms = now end
 local restarted = known.last_seen_ms ~= nil
   and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
 local first = known.last_seen_ms == nil or restarted

@@ -69,7 +69,7 @@ repeat
   call('HSET', node, 'generation', generation_text, 'last_seen_ms', now_ms,
     'interval_ms', form('%d', report_times.learned_interval(tonumber(interval_ms or ''), now - seen_ms)),
     'sequence', sequence == '' and known_sequence or sequence, 'cpu_percent', ARGV[23], 'memory_used_bytes', ARGV[24],
-    'reported_at_unix_ms', ARGV[30] == '0' and now_ms or ARGV[30], unpack(fields))
+    'reported_at_unix_ms', ARGV[30], unpack(fields))
   -- Who falls silent leaves `seen` first, so a node that stands there stands in neither of the others, or its last report
   -- was stopped here: that is looked after now and then.
   if call('ZADD', prefix .. 'seen', now_ms, node_id) == 1 or looked_after then

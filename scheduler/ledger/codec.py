@@ -273,6 +273,8 @@ def _node(entry: Sequence[Any]) -> Node:
 
 def _snapshot(found: Mapping[str, bytes]) -> NodeSnapshot:
     figures = {name: number(found.get(name)) for name in FIGURES}
+    # A node that does not say when it sampled them did so when its report arrived, as far as anybody knows.
+    figures["reported_at_unix_ms"] = figures["reported_at_unix_ms"] or number(found.get("last_seen_ms"))
     disks = msgpack.unpackb(found["disks"]) if found.get("disks") else ()
     return NodeSnapshot(
         status=NodeStatus(text(found.get("told_status") or found.get("status")) or "connecting"),

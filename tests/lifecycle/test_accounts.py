@@ -278,6 +278,14 @@ async def test_an_older_report_without_a_sequence_is_known_by_its_nodes_clock(cl
     assert await cluster.pending() == (2, 2048, 1)
 
 
+async def test_a_nodes_clock_is_held_against_itself_and_not_against_the_servers(cluster: Cluster) -> None:
+    await cluster.add()
+    assert not (await listing(cluster, (), 0)).stale, "it does not say when it was sampled"
+    behind_ms = cluster.clock.now_ms - REPORT_TTL_MS + REPORT_MS
+    assert not (await listing(cluster, (), 0, reported_at_unix_ms=behind_ms)).stale
+    assert (await listing(cluster, (), 0, reported_at_unix_ms=behind_ms - 1)).stale
+
+
 async def test_a_clock_that_was_set_back_keeps_no_process_out_for_long(cluster: Cluster) -> None:
     """By more than report_ttl it is believed at once, by less as soon as the last report is that old."""
     await cluster.add()

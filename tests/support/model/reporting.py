@@ -118,7 +118,7 @@ class ReportingModel(AccountingModel):
         self.labels_before.pop(node_id, None)
         node.resources = {name: (load.total, load.allocated) for name, load in told.resources.items()}
         self.last_report_ms[node_id] = self.now_ms
-        self.sampled_ms[node_id] = told.snapshot.reported_at_unix_ms or self.now_ms
+        self.sampled_ms[node_id] = told.snapshot.reported_at_unix_ms
         self.left_at_ms.pop(node_id, None)
         self.explained.pop(node_id, None)
         self._lower(node_id)
