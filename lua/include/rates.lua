@@ -22,7 +22,7 @@ local function count_refused(reason, now, more)
   local text = redis.call('HGET', key('rates'), field) or ''
   local parts = { integer(second) }
   if string.match(text, '^%d+') == parts[1] then
-    for name, count in string.gmatch(text, '([%w_]+)=(%d+)') do counts[name] = tonumber(count) end
+    for name, count in string.gmatch(text, '([^,=]+)=(%d+)') do counts[name] = tonumber(count) end
   end
   counts[reason] = (counts[reason] or 0) + (more or 1)
   for name, count in pairs(counts) do parts[#parts + 1] = name .. '=' .. integer(count) end

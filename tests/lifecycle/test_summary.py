@@ -83,6 +83,18 @@ async def test_what_is_placed_is_reserved_and_counted_at_once(
     assert await recount(ledger) == []
 
 
+async def test_refusals_of_one_second_keep_every_character_of_their_reasons(ledger: Ledger) -> None:
+    names = ("gpu", "vendor.example/gpu-a", "x_y")
+    await ledger.settings.put(LedgerSettings(revision=1, resources=names), "r")
+    await list_node(ledger, "a")
+    for name in (*names, *names):
+        with pytest.raises(NoNodes):
+            await ledger.placements.schedule(
+                ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 64, resources={name: 1}))
+            )
+    assert (await ledger.summary.read()).rates.refused == {f"insufficient_{name}": 2 / 60 for name in names}
+
+
 async def test_the_largest_free_slot_is_told_by_class(ledger: Ledger) -> None:
     await ledger.settings.put(LedgerSettings(revision=1, strategy=Strategy.LEAST_LOADED), "r")
     for node_id, cpus, used in (("a", 16, 4), ("b", 16, 10), ("c", 64, 70)):
