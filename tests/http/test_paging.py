@@ -158,6 +158,7 @@ async def test_recent_answers_grow_old_and_are_few() -> None:
         ("sort=colour", "sort"),
         ("label=zone", "label"),
         ("label=zone%3Da%3Db", "label"),
+        ("label=zone%3Da,tier%3Dfast,zone%3Db", "label"),
         ("fields=status,colour", "fields"),
         ("sort=pressure&cursor=node-a", "cursor"),
         ("sort=pressure&cursor=%5B%22x%22,%22node-a%22%5D", "cursor"),

@@ -123,8 +123,9 @@ _LABELS = re.compile(rf"{LABEL_PATTERN}={LABEL_PATTERN}(,{LABEL_PATTERN}={LABEL_
 
 
 def _labels(value: str) -> str:
-    if value and not _LABELS.fullmatch(value):
-        raise ValueError("name=value, several of them separated by commas")
+    names = [pair.partition("=")[0] for pair in value.split(",")]
+    if value and (not _LABELS.fullmatch(value) or len(set(names)) < len(names)):
+        raise ValueError("name=value, several of them separated by commas, each name once")
     return value
 
 
