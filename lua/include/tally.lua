@@ -82,10 +82,20 @@ local function tally_resources(request, context, left)
     further[reason] = left > judged and (further[reason] or 0) + left - judged or further[reason]
     return cpu, memory, limit, over, together, further
   end
-  local further = {}
+  -- At least so many: nodes that are no candidates count among those with enough, and those short of the built-in one.
+  local further, names = {}, {}
   for name, amount in pairs(context.demand.resources) do
-    local enough = redis.call('ZCOUNT', key('resource:' .. name), integer(amount), '+inf')
-    if amount > 0 and name ~= resources.BUILT_IN and enough < left then
+    if amount > 0 then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local free, amount = key('resource:' .. name), integer(context.demand.resources[name])
+    local enough = name == resources.BUILT_IN
+      and redis.call('ZCARD', key('nodes')) - redis.call('ZCOUNT', free, '-inf', '(' .. amount)
+      or redis.call('ZCOUNT', free, amount, '+inf')
+    -- Without admission nothing else keeps a candidate out.
+    if name == names[#names] and not context.admits and not context.settings.limited then enough = 0 end
+    if enough < left then
       further['insufficient_' .. name] = left - enough
       left = enough
     end

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeSnapshot, NodeStatus
+from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import Hint, HintKind, OverLimit, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.resources import ResourceLoad
@@ -146,6 +146,29 @@ async def test_a_refusal_among_many_nodes_without_it_is_proven_and_the_one_left_
     assert await refused(ledger, {"disk": 2}) == {"insufficient_disk": 90}
     await ledger.nodes.set("unheard", "http://unheard", DiscoveryState.ACTIVE)
     assert (await placed(ledger, {"disk": 2}))[0] == "unheard"
+    await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.LEAST_LOADED, Strategy.MOST_LOADED, Strategy.ROUND_ROBIN])
+async def test_more_nodes_than_are_judged_that_are_short_of_disk_are_told_as_that(
+    strategy: Strategy, ledger: Ledger
+) -> None:
+    await put_settings(ledger, LedgerSettings(strategy=strategy, revision=1))
+    names = [f"n{number:03}" for number in range(259)]
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}") for name in names[2:]], [])
+    for name in names[2:]:
+        snapshot = NodeSnapshot(NodeStatus.READY, 4, 2**37, disks=(DiskMetric("/", "a", "", 0, 10),))
+        await ledger.nodes.heartbeat(Heartbeat(name, "one", snapshot=snapshot))
+    with pytest.raises(NoNodes) as refusal:
+        await ledger.placements.schedule(asking({"disk": 11}))
+    assert refusal.value.reasons == {"insufficient_disk": 257}
+    assert refusal.value.facts["over_limit"] == asdict(OverLimit("disk", 0, 0, 11, 10))
+    for name, state in (("n000", DiscoveryState.ACTIVE), ("n001", DiscoveryState.LINGERING)):
+        await ledger.nodes.set(name, f"http://{name}", state)
+    assert (await placed(ledger, {"disk": 11}))[0] == "n000", "of which it is not known"
+    for name in names:
+        await ledger.nodes.set(name, f"http://{name}", DiscoveryState.LINGERING)
+    assert await refused(ledger, {"disk": 11}) == {"lingering": 259}
     await assert_ledger_is_sound(ledger)
 
 
