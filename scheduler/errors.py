@@ -70,12 +70,14 @@ def forget_frames(error: BaseException) -> None:
     """Drop the tracebacks of an error that was answered, and of what caused it. They hold the frames of its call, with
     the whole request, and a frame that still names the error would keep all of it until the collector of circles runs.
     """
-    chain: list[BaseException | None] = [error]
-    while chain:
-        each = chain.pop()
-        if each is not None and each.__traceback__ is not None:
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
             each.__traceback__ = None
-            chain += (each.__cause__, each.__context__)
+            left += (each.__cause__, each.__context__)
 
 
 class ConfigurationError(SchedulerError):
