@@ -18,12 +18,13 @@ local function remember_process(node_id)
 end
 
 -- What a node has of a spread key stays in its place (inline/spread_places) until its next report tells where it is:
---   node:<id>, field labels_before   the labels it had when its report was forgotten, and of earlier times those it lacked
+--   node:<id>, field labels_before   the labels it had when its report was forgotten, and of earlier times those it lacked;
+--                                    at most 32, twice what a node may have
 local function remember_labels(node_id)
   local names, parts = {}, {}
   for _, text in ipairs(redis.call('HMGET', node_key(node_id), 'labels', 'labels_before')) do
     for name, value in string.gmatch(text or '', '([^=;]+)=([^;]+)') do
-      if not names[name] then names[name], parts[#parts + 1] = true, name .. '=' .. value end
+      if not names[name] and #parts < 32 then names[name], parts[#parts + 1] = true, name .. '=' .. value end
     end
   end
   if parts[1] then redis.call('HSET', node_key(node_id), 'labels_before', table.concat(parts, ';')) end

@@ -227,6 +227,15 @@ async def test_a_node_counts_in_its_place_until_it_tells_another(
 
 
 @LEAST_LOADED
+async def test_of_a_node_that_never_tells_its_place_a_bounded_number_of_places_is_kept(ledger: Ledger) -> None:
+    for turn in range(40):
+        await ledger.nodes.set("a", "http://a", DiscoveryState.ACTIVE, {f"name{turn}": "x"})
+        await ledger.nodes.remove("a")
+    kept = (await ledger.client.command("HGET", ledger.keys.node("a"), "labels_before")).decode().split(";")
+    assert kept == [f"name{turn}=x" for turn in range(39, 7, -1)]
+
+
+@LEAST_LOADED
 async def test_what_was_reserved_on_an_evicted_node_counts_in_no_place(ledger: Ledger, clock: VirtualClock) -> None:
     """Whether or not maintenance came to it. What runs there counts."""
     await fleet(ledger, a="east", b="east")
