@@ -23,6 +23,7 @@ from typing import Self
 EPOCH_MS = 1_700_000_000_000
 # Later than any instant of a run.
 FAR_AWAY_MS = 1 << 62
+_LAST_CALLS_SECONDS = 5.0
 
 Action = Callable[[], Awaitable[None]]
 
@@ -120,7 +121,8 @@ class PacedAgenda(Agenda):
 
 class ConcurrentAgenda(Agenda):
     """In real time, and no action waits for another: each starts at its instant and runs beside the others, as calls
-    over a network do. The first one that fails ends the run; leaving the block ends those still under way."""
+    over a network do. The first one that fails ends the run. Leaving the block gives those still under way a moment,
+    unless the run failed, and ends what is left: a call that is cancelled while it connects leaves its socket open."""
 
     def __init__(self) -> None:
         super().__init__(VirtualClock(wall_ms()))
@@ -152,6 +154,8 @@ class ConcurrentAgenda(Agenda):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None and self._running:
+            await asyncio.wait(self._running, timeout=_LAST_CALLS_SECONDS)
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from tests.support.relay import begin_what_was_accepted
+
 # One command in, the raw reply out; None: say nothing. Several stubs answer the n-th command differently.
 Answer = Callable[[list[bytes]], bytes | None]
 
@@ -43,6 +45,7 @@ class StubServer:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        await begin_what_was_accepted()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

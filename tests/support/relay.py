@@ -13,6 +13,13 @@ from typing import Self
 CHUNK_BYTES = 65_536
 
 
+async def begin_what_was_accepted() -> None:
+    """Let a server that was closed hand the connections it has accepted to their tasks, which takes asyncio a few turns
+    of the loop: one that never began would leave its socket open."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 class Relay:
     """Forwards 127.0.0.1:`port` to 127.0.0.1:`upstream_port` inside the running event loop.
 
@@ -84,6 +91,7 @@ class Relay:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+            await begin_what_was_accepted()
             self.down()
             for task in list(self._tasks):
                 task.cancel()
