@@ -25,7 +25,7 @@ from scheduler.connection.keys import Keys
 from scheduler.connection.options import StoreOptions
 from scheduler.connection.scripts import Script
 from scheduler.connection.servers import ServerConnections
-from scheduler.connection.shared import SharedConnections, pack
+from scheduler.connection.shared import Reply, SharedConnection, SharedConnections, pack
 from scheduler.connection.topology import Topology
 from scheduler.errors import CommandsWithheld, SchedulerError, StoreUnavailable, WritesRefused
 
@@ -160,6 +160,34 @@ class Attempts:
                 return [await self._over_shared(server.shared, call.commands[0], ends_at)]
         with heed_cancellation():
             return await self._over_pool(call, budget, met)
+
+    def open_connection(self, key: str) -> SharedConnection | None:
+        """The connection that calls share, if one is open to the server that this client accepted."""
+        server = self._topology.known(key)
+        connection = None if server is None or server.shared is None else server.shared.current
+        if connection is None:
+            return None
+        try:
+            self._guard.check(connection.server)
+        except UnverifiedServer:
+            return None
+        return connection
+
+    def send_at_once(self, connection: SharedConnection, command: Command, ends_at: float) -> Reply | None:
+        """One attempt, sent before this returns; None for a command that no server can be sent."""
+        try:
+            packed = pack(command)
+        except (RedisError, UnicodeEncodeError):
+            return None
+        self.statistics.attempts += 1
+        self.statistics.sharing_connection += 1
+        reply = connection.ask(packed, ends_at)
+        reply.add_done_callback(self._shared_no_more)
+        connection.flush()
+        return reply
+
+    def _shared_no_more(self, _: Reply) -> None:
+        self.statistics.sharing_connection -= 1
 
     async def _over_shared(self, shared: SharedConnections, command: Command, ends_at: float) -> Any:
         """Nothing here loses a cancellation: what is waited for is a plain future."""

@@ -155,6 +155,20 @@ class StoreClient:
             if budget.over:
                 raise Overloaded(_BACKLOG)
 
+    def send_at_once(
+        self, script_name: str, args: Sequence[Argument], *, settings_key: str, ends_at: float
+    ) -> asyncio.Future[Any] | None:
+        """Send one script at once, once, over the connection that calls share. The future's result is the reply; an
+        error is a value too, TimeoutError after `ends_at` (the loop's clock) among them.
+
+        None: something is to be waited for first, as when no connection is open, or it cannot be sent. `run` does
+        it, or tells why."""
+        connection = self._attempts.open_connection(settings_key)
+        if connection is None or self.refusals.withheld is not None:
+            return None
+        script = self.scripts.get(script_name)
+        return self._attempts.send_at_once(connection, ("EVALSHA", script.sha, 1, settings_key, *args), ends_at)
+
     async def _run_once(self, call: Call, budget: Budget) -> Any:
         sent, forgotten = call, 0
         forgetful = StoreUnavailable("the ledger keeps forgetting scripts; ask again").at(str(self.address))

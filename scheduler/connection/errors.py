@@ -102,6 +102,11 @@ class Verdict:
         return replace(self, error=StoreUnavailable(f"the ledger: {text}").at(self.error.where))
 
 
+def script_is_unknown(reply: object) -> bool:
+    """Whether the server answers that it does not know the script: not loaded yet, or flushed."""
+    return isinstance(reply, redis_errors.NoScriptError)
+
+
 def judge(error: BaseException, where: str, script: Script | None = None) -> Verdict:
     """The meaning of `error`, raised while talking to the ledger at `where` (already redacted)."""
     if isinstance(error, SchedulerError):

@@ -1,9 +1,9 @@
 """One connection to a server that all ordinary calls share.
 
-Commands of one turn of the event loop leave in one write. The server answers the commands of a connection in their
-order, so every command that was written has its place in `_owed`, and keeps it when its call is cancelled or its
-time is over: its reply is dropped when it comes, and never reaches another call. Nothing is sent for a call that
-ended before its turn. When the connection is lost, every call that waits fails with the reason.
+Commands of one turn of the event loop leave in one write, unless `flush` is called earlier. The server answers the
+commands of a connection in their order, so every command that was written has its place in `_owed`, and keeps it when
+its call is cancelled or its time is over: its reply is dropped when it comes, and never reaches another call. Nothing
+is sent for a call that ended before its turn. When the connection is lost, every call that waits fails with the reason.
 
 One timer watches all calls. A reply that is owed for longer than one attempt may take makes the connection
 suspect: calls that wait keep it until they end, others get a new one.
@@ -67,6 +67,8 @@ class SharedConnection(asyncio.Protocol):
         connection._reader = connection._writer = None  # noqa: SLF001
         self._transport: asyncio.WriteTransport = self._writer.transport
         self._transport.set_protocol(self)
+        # What is written leaves at once; uvloop would keep it until its own turn ends.
+        self._transport.set_write_buffer_limits(0)
 
     def ask(self, packed: bytes, ends_at: float) -> Reply:
         """The reply to one packed command. An error, TimeoutError after `ends_at` among them, is a value too."""
@@ -75,7 +77,7 @@ class SharedConnection(asyncio.Protocol):
             reply.set_result(_like(self._reason))
             return reply
         if not self._outbox:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._outbox.append((packed, reply, ends_at))
         if ends_at < self._watch_at:
             self._watch_from(ends_at)
@@ -124,11 +126,12 @@ class SharedConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        self._flush()
+        self.flush()
 
     # -- sending and watching ------------------------------------------------------------------------------------
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what waits for the turn's end."""
         if self._paused or self._transport.is_closing():
             return
         packed, overdue_at = [], self._loop.time() + self._patience

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,6 +52,13 @@ class Runner:
     def budget(self) -> Budget:
         """The time of a call that begins now. Raises DeadlineExceeded."""
         return Budget(self.client.options.operation_timeout_ms)
+
+    def send_at_once(self, script: str, *args: Argument, ends_at: float) -> asyncio.Future[Any] | None:
+        """Send the script at once, where nothing is to be waited for first: the script's reply as it is, in which an
+        error is a value. None: run it."""
+        now_ms = self.clock()
+        sent = ["" if now_ms is None else now_ms, *args]
+        return self.client.send_at_once(script, sent, settings_key=self.keys.settings, ends_at=ends_at)
 
     async def run(
         self,

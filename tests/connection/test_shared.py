@@ -35,6 +35,10 @@ class Wire(asyncio.Transport):
         self.protocol: SharedConnection | None = None
         self.transport = self  # it is the writer of redis-py's connection too
         self._closing = False
+        self.kept_at_most: int | None = None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.kept_at_most = high
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = cast("SharedConnection", protocol)
@@ -96,6 +100,21 @@ async def test_what_is_asked_in_one_turn_leaves_in_one_write() -> None:
     shared.close()
 
 
+async def test_what_is_flushed_leaves_before_the_turn_ends_and_the_rest_with_the_turn() -> None:
+    wire = Wire()
+    shared = shared_over(wire)
+    replies = [asked(shared, "a"), asked(shared, "b")]
+    shared.flush()
+    # Nor does the transport keep it: uvloop's would, until it has a whole buffer or nothing else to do.
+    assert (wire.written, wire.kept_at_most) == ([pack(("ECHO", "a")) + pack(("ECHO", "b"))], 0)
+    replies += [asked(shared, "c"), asked(shared, "d")]
+    await turns()
+    assert wire.written[1:] == [pack(("ECHO", "c")) + pack(("ECHO", "d"))]
+    shared.data_received(b"".join(map(bulk, "abcd")))
+    assert [reply.result() for reply in replies] == [b"a", b"b", b"c", b"d"]
+    shared.close()
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_reply_never_reaches_another_call(seed: int) -> None:
     """A server answers the commands of one connection in their order. So a reply belongs to the call whose command
@@ -110,6 +129,8 @@ async def test_a_reply_never_reaches_another_call(seed: int) -> None:
     for step in range(300):
         what = f"{seed}-{step}"
         calls.append((what, asked(shared, what, seconds=-1 if chance.random() < 0.1 else FAR)))
+        if chance.random() < 0.1:
+            shared.flush()
         if chance.random() < 0.4:
             await turns(chance.randint(1, 3))
         if chance.random() < 0.3:

@@ -61,10 +61,14 @@ class StoppingLibrary(ScriptLibrary):
         if self.stop is not None and self.stop.script == name:
             self.runs_left -= 1
             if self.runs_left == 0:
-                text = _PREFIX + text
+                text = stopping(text)
         if text == script.text:
             return script
         return Script(name=name, text=text, origins=script.origins, source=script.source)
+
+
+def stopping(text: str) -> str:
+    return _PREFIX + text
 
 
 @functools.cache
@@ -78,6 +82,9 @@ def _with_bounds(text: str, bounds: tuple[tuple[str, int], ...]) -> str:
 async def stopped(client: StoreClient, stop: Stop, bounds: Mapping[str, int] | None = None) -> AsyncIterator[None]:
     """Within the block one script stops once."""
     await client.command("SET", _FAILING, stop.failing)
+    # Known before it runs, so that its run is not spent on finding that it is unknown.
+    known = StoppingLibrary(bounds).get(stop.script)
+    await client.command("SCRIPT", "LOAD", stopping(known.text))
     before, client.scripts = client.scripts, StoppingLibrary(bounds, stop)
     try:
         yield
