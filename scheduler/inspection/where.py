@@ -18,7 +18,8 @@ from scheduler.ledger.runner import NEVER_OPENED, not_understood
 
 T = TypeVar("T")
 
-# A person waits longer than a gateway, and looks when the server has much to do.
+# A person waits longer than a gateway, and looks when the server has much to do; the first answer takes longest.
+CONNECT_TIMEOUT_MS = 5_000
 ATTEMPT_TIMEOUT_MS = 10_000
 OPERATION_TIMEOUT_MS = 15_000
 
@@ -47,6 +48,7 @@ async def ledger_at(where: Where, *, settled: bool = True) -> AsyncIterator[Ledg
     configured = store_options(store)
     found = replace(
         configured,
+        connect_timeout_ms=max(configured.connect_timeout_ms, CONNECT_TIMEOUT_MS),
         attempt_timeout_ms=max(configured.attempt_timeout_ms, ATTEMPT_TIMEOUT_MS),
         operation_timeout_ms=max(configured.operation_timeout_ms, OPERATION_TIMEOUT_MS),
     )
