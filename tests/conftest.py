@@ -62,18 +62,19 @@ def logging_stays_as_it_was() -> Iterator[None]:
     structlog.configure(**before)
 
 
-# Modules with a generator of their own for pauses, and for the time that callers are asked to wait.
+# Modules with a generator of their own: for pauses, the time that callers are asked to wait, and random choices.
 _VARYING = (
     "agentenv_scheduler_client.asking",
     "scheduler.api.status",
     "scheduler.connection.budget",
+    "scheduler.ledger.runner",
     "scheduler.replica.background",
 )
 
 
 @pytest.fixture(autouse=True)
-def pauses_are_drawn_alike() -> None:
-    """A test that fails for one drawn pause in thirty fails every time, or never."""
+def numbers_are_drawn_alike() -> None:
+    """A test that fails for one drawn number in thirty fails every time, or never."""
     for name in _VARYING:
         if name in sys.modules:
             sys.modules[name]._RANDOM.seed(11)

@@ -29,7 +29,7 @@ class ResourceLoad:
 
 def written(amounts: Amounts) -> str:
     """Amounts as the scripts take them: `name=amount;name=amount`, by name."""
-    return ";".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
+    return ";".join(f"{name}={amount}" for name, amount in sorted(amounts.items())) if amounts else ""
 
 
 def read(text: str) -> dict[str, int]:

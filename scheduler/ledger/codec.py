@@ -152,11 +152,11 @@ _NEW_NAMES = [
 def new_reservation(reservation_id: str, flat: Sequence[Any], request: ScheduleRequest) -> Reservation:
     """A reservation just made, by the places of its fields; its reply leaves out what the request contained."""
     values = flat[1::2]
-    names = flat[::2]
-    if names[:9] != _NEW_NAMES:
-        raise ValueError(f"a new reservation begins with {names[:9]}")
+    if flat[:18:2] != _NEW_NAMES:
+        raise ValueError(f"a new reservation begins with {flat[:18:2]}")
     cpu_count, memory_bytes = int(values[3]), int(values[4])
-    group_key = values[names.index(b"group_key", 9)] if b"group_key" in names else b""
+    later = flat[18::2]
+    group_key = values[9 + later.index(b"group_key")] if b"group_key" in later else b""
     return Reservation(
         reservation_id,
         values[0].decode(),

@@ -12,6 +12,7 @@ from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
 
 READ_A_STEP = 200
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class Journal(StrEnum):
@@ -27,7 +28,7 @@ class JournalStore:
         """Note entries, each with its age in milliseconds. Returns how many the journal keeps; 0: it is off."""
         arguments: list[str | int] = []
         for age_ms, facts in entries:
-            arguments += [age_ms, json.dumps(facts, separators=(",", ":"))]
+            arguments += [age_ms, _ENCODER.encode(facts)]
         _, reply = await self._runner.run("append_journal", journal.value, dropped, *arguments)
         return int(reply[0])
 

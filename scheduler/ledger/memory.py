@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -39,6 +41,29 @@ _NAMES = (
 )
 _CODE: Mapping[str, int] = {name: code for code, name in enumerate(_NAMES)}
 _CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for name, code in _CODE.items()}
+_PACKER = msgpack.Packer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What is kept of reservations whose fields have the same names, and where it stands among names and values.
+
+    `kept`: the places of the values, None: all; `codes`: their names, as they are kept."""
+
+    revision: int | None
+    deadline: int | None
+    kept: tuple[int, ...] | None
+    codes: tuple[Any, ...]
+
+
+@lru_cache(maxsize=256)
+def _form_of(names: tuple[Any, ...]) -> _Form:
+    """Of the many reservations most have the same few forms."""
+    places = {name: 2 * index + 1 for index, name in enumerate(names)}
+    remembered = [name for name in names if name not in _NOT_REMEMBERED]
+    kept = None if len(remembered) == len(names) else tuple(places[name] for name in remembered)
+    codes = tuple(_CODE_BY_NAME.get(name, name) for name in remembered)
+    return _Form(places.get(b"revision"), places.get(b"expires_at_ms"), kept, codes)
 
 
 class ReservationMemory:
@@ -61,24 +86,22 @@ class ReservationMemory:
         reply leaves out."""
         if self.limit <= 0:
             return
-        names, values = list(flat[::2]), list(flat[1::2])
-        if not _NOT_REMEMBERED.isdisjoint(names):
-            kept = [place for place, name in enumerate(names) if name not in _NOT_REMEMBERED]
-            names, values = [names[place] for place in kept], [values[place] for place in kept]
-        revision = int(values[names.index(b"revision")]) if b"revision" in names else 0
-        deadline = int(values[names.index(b"expires_at_ms")]) if b"expires_at_ms" in names else 0
-        fields: list[Any] = [None] * (2 * len(names))
-        fields[::2] = [_CODE_BY_NAME.get(name, name) for name in names]
-        fields[1::2] = values
-        for given_name, value in (given or {}).items():
-            fields += (_CODE[given_name], value)
+        form = _form_of(tuple(flat[::2]))
+        revision = 0 if form.revision is None else int(flat[form.revision])
+        deadline = 0 if form.deadline is None else int(flat[form.deadline])
+        fields: list[Any] = [None] * (2 * len(form.codes))
+        fields[::2] = form.codes
+        fields[1::2] = flat[1::2] if form.kept is None else [flat[place] for place in form.kept]
+        if given is not None:
+            for given_name, value in given.items():
+                fields += (_CODE[given_name], value)
         known = self._kept.get(reservation_id)
         if known is not None and known[0] > revision:
             return
         second = deadline // 1000
         if known is None or known[1] // 1000 != second:
             self._due.setdefault(second, []).append(reservation_id)
-        self._kept[reservation_id] = (revision, deadline, msgpack.packb(fields))
+        self._kept[reservation_id] = (revision, deadline, _PACKER.pack(fields))
         if len(self._kept) > self.limit:
             self._evict()
 

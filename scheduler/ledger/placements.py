@@ -44,10 +44,10 @@ class PlacementStore:
         Raises NoNodes, Conflict (the idempotency key belongs to another or a finished request, or the sandbox id
         to another sandbox), Overloaded.
         """
-        if request.idempotency_key is not None:
-            reservation_id = request_codec.keyed_reservation_id(request.caller, request.idempotency_key)
-        else:
-            reservation_id = os.urandom(16).hex()
+        if request.idempotency_key is None:
+            # Nobody else knows the id, so no other request can come with it.
+            return await self._schedule(request, os.urandom(16).hex(), "")
+        reservation_id = request_codec.keyed_reservation_id(request.caller, request.idempotency_key)
         return await self._schedule(request, reservation_id, request_codec.fingerprint(request))
 
     async def _schedule(self, request: ScheduleRequest, reservation_id: str, fingerprint: str) -> Decision:

@@ -102,11 +102,11 @@ def keyed_reservation_id(caller: str, idempotency_key: str) -> str:
 def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]:
     """A request in the order of lua/include/request."""
     hint = request.hint
-    excluded = list(dict.fromkeys(request.exclude_nodes))
+    excluded = list(dict.fromkeys(request.exclude_nodes)) if request.exclude_nodes else []
     if hint is None:
         return ["ordinary", 0, 0, "", "", entropy, "", "", "", len(excluded), *excluded]
     kind = "cold" if hint.kind is HintKind.COLD_SANDBOX else "template"
-    locality = list(dict.fromkeys(trim(key) for key in hint.locality if trim(key)))
+    locality = list(dict.fromkeys(trim(key) for key in hint.locality if trim(key))) if hint.locality else []
     template_id = trim(hint.template_id)
     return [
         kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,

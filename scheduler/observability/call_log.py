@@ -32,14 +32,12 @@ class CallLog:
         self._seconds: dict[str, _Second] = {}
 
     def info(self, log: structlog.stdlib.BoundLogger, event: str, **fields: Any) -> None:
-        self._write(log.info, log, event, fields)
+        self._write("info", log, event, fields)
 
     def warning(self, log: structlog.stdlib.BoundLogger, event: str, **fields: Any) -> None:
-        self._write(log.warning, log, event, fields)
+        self._write("warning", log, event, fields)
 
-    def _write(
-        self, write: Callable[..., Any], log: structlog.stdlib.BoundLogger, event: str, fields: dict[str, Any]
-    ) -> None:
+    def _write(self, level: str, log: structlog.stdlib.BoundLogger, event: str, fields: dict[str, Any]) -> None:
         now = self._clock()
         second = self._seconds.get(event)
         if second is None or now - second.began >= 1:
@@ -53,4 +51,4 @@ class CallLog:
         second.kept += 1
         if second.left_out:
             fields["left_out"], second.left_out = second.left_out, 0
-        write(event, **fields)
+        getattr(log, level)(event, **fields)

@@ -46,8 +46,10 @@ def clean_schedule_request(request: ScheduleRequest) -> ScheduleRequest:
         clean_idempotency_key("Idempotency-Key", request.idempotency_key)
     clean_text("request_id", request.request_id)
     hint = None if request.hint is None else clean_hint(request.hint)
-    excluded = (clean_id(f"exclude_nodes.{index}", node_id) for index, node_id in enumerate(request.exclude_nodes))
-    exclude_nodes = tuple(dict.fromkeys(excluded)) if request.exclude_nodes else ()
+    exclude_nodes: tuple[str, ...] = ()
+    if request.exclude_nodes:
+        excluded = (clean_id(f"exclude_nodes.{index}", node_id) for index, node_id in enumerate(request.exclude_nodes))
+        exclude_nodes = tuple(dict.fromkeys(excluded))
     caller = clean_id("caller", request.caller)
     sandbox_id = None
     if hint is not None and request.sandbox_id is not None:

@@ -35,7 +35,7 @@ def _wire_name(name: str) -> bytes:
 
 def single_header(request: Request, name: str) -> str | None:
     """The header's value; None without one. Raises InvalidRequest when it is given twice."""
-    given = HeaderFields.of(request.scope).all(_wire_name(name))
-    if len(given) > 1:
-        raise InvalidRequest.field(name, f"{len(given)} of them", "given once")
-    return given[0] if given else None
+    headers, wire_name = HeaderFields.of(request.scope), _wire_name(name)
+    if headers.is_repeated(wire_name):
+        raise InvalidRequest.field(name, f"{len(headers.all(wire_name))} of them", "given once")
+    return headers.first(wire_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -57,12 +57,11 @@ class SchedulerApp(FastAPI):
     edge: Edge
     provided: Provided
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         if scope["type"] != "http":
-            await super().__call__(scope, receive, send)
-            return
+            return super().__call__(scope, receive, send)
         scope["app"] = self
-        await self.edge(scope, receive, send)
+        return self.edge(scope, receive, send)
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         await super().__call__(scope, receive, send)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from starlette.types import Scope
 
@@ -34,9 +34,12 @@ class HeaderFields:
         value = self._first.get(name)
         return None if value is None else value.decode("latin-1")
 
-    def all(self, name: bytes) -> list[str]:
+    def is_repeated(self, name: bytes) -> bool:
+        return bool(self._more) and any(other == name for other, _ in self._more)
+
+    def all(self, name: bytes) -> Sequence[str]:
         value = self._first.get(name)
         if value is None:
-            return []
+            return ()
         given = [value, *(more for other, more in self._more if other == name)] if self._more else [value]
         return [each.decode("latin-1") for each in given]

@@ -34,14 +34,17 @@ def media_type(header: str | None) -> str:
 def body_is_msgpack(request: Request, *, must_say: bool) -> bool:
     """The body's format. Without a Content-Type it is JSON, unless the caller `must_say`: pages of other sites can
     send requests without one. Raises UnsupportedMediaType for anything else."""
-    headers = HeaderFields.of(request.scope).all(b"content-type")
-    given = media_type(headers[0] if headers else None)
-    if len(headers) < 2:
+    fields = HeaderFields.of(request.scope)
+    first, repeated = fields.first(b"content-type"), fields.is_repeated(b"content-type")
+    if first == JSON and not repeated:
+        return False  # nearly always
+    given = media_type(first)
+    if not repeated:
         if given == JSON or (not given and not must_say):
             return False
         if given in _MSGPACK_NAMES:
             return True
-    found = ", ".join(headers)[:100] or None
+    found = ", ".join(fields.all(b"content-type"))[:100] or None
     raise UnsupportedMediaType(f"send Content-Type {JSON} or {MSGPACK}, once", found=found, allowed=[JSON, MSGPACK])
 
 
@@ -93,7 +96,9 @@ async def _parts(request: Request, most_bytes: int, hold: Callable[[int], None] 
     """`hold` is told the bytes of each part."""
     parts, size, more = [], 0, True
     while more:
-        message = await _next_part(request)
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
         part: bytes = message.get("body", b"")
         more = message.get("more_body", False)
         size += len(part)
@@ -129,13 +134,6 @@ class _UnfinishedBodies:
 
 
 _unfinished = _UnfinishedBodies()
-
-
-async def _next_part(request: Request) -> Mapping[str, Any]:
-    message = await request.receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    return message
 
 
 def _too_large(most_bytes: int) -> PayloadTooLarge:

@@ -204,7 +204,9 @@ IdempotencyKey = Annotated[
 @reach(FOR_GATEWAYS)
 async def schedule_sandbox(call: Call, body: ScheduleBody | None = None, idempotency_key: IdempotencyKey = None) -> Any:
     request, warnings = _schedule_request(call, body, idempotency_key)
-    return decision_view(await call.services.placement.schedule(request)) | warnings
+    view = decision_view(await call.services.placement.schedule(request))
+    view.update(warnings)
+    return view
 
 
 @router.post("/v1/schedule/batch", response_model=BatchAnswer, summary="Place many sandboxes in one step")
