@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
 
-from scheduler.api.http import answers, create_app
+from scheduler.api.http import HttpOptions, answers, create_app
 from scheduler.api.http.descriptions import MEANINGS
 from scheduler.api.http.routes import heartbeats, nodes, reservations
 from scheduler.connection.client import StoreOptions
@@ -33,6 +33,7 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.ledger.ledger import open_ledger
 from scheduler.ledger.node_pages import SORTS
 from scheduler.service import build_services
+from tests.support.backends import PATIENCE
 
 DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.sampled_from(["30s", "1m30s", "24h"])
 schemathesis.openapi.format("duration-go", DURATIONS)
@@ -165,9 +166,9 @@ class LiveServer:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     async def _serve(self) -> None:
-        ledger = await open_ledger(options=StoreOptions(fake_server=fakeredis.FakeServer()))
+        ledger = await open_ledger(options=StoreOptions(fake_server=fakeredis.FakeServer(), **PATIENCE))
         await ledger.settings.put(LedgerSettings(), "test")
-        app = create_app(build_services(ledger))
+        app = create_app(build_services(ledger), options=HttpOptions(request_timeout_ms=60_000))
         self.server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
         # Bound and listening before anyone is told: a connection then waits for the server, not the server for it.
         listening = socket.create_server(("127.0.0.1", 0))
@@ -265,7 +266,7 @@ def test_what_the_document_allows_and_forbids_is_answered_as_it_says(
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         assume(mode is GenerationMode.NEGATIVE or (sent_path_is_allowed(case) and sums_are_allowed(case)))
-        response = case.call()
+        response = case.call(timeout=60)
         case.validate_response(response, excluded_checks=[*excluded, *full_fleet(response)])
 
     ask()
