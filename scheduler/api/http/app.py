@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -57,11 +57,12 @@ class SchedulerApp(FastAPI):
     edge: Edge
     provided: Provided
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send)
+            return
         scope["app"] = self
-        return self.edge(scope, receive, send)
+        await self.edge(scope, receive, send)
 
     async def framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         await super().__call__(scope, receive, send)
