@@ -22,25 +22,35 @@ local function scan(classes, cpus)
   local best_class, best_row, best_score, best_cpu
   for index = 1, #classes do
     local class = classes[index]
-    local name, most, exact, opened = class.name, class.most, class.exact, nil
-    local per_cpu, step, first, final = class.per_cpu, class.step or 1, class.first or 0, class.final
+    local name, exact, opened = class.name, class.exact, nil
+    local per_cpu, step, first, final, from = class.per_cpu, class.step or 1, class.first or 0, class.final, 3
     local per, per_memory, mixed = class.per, class.per_memory, class.above
     local tops, rows_cpus, odd = cpu_rows.classes[name], CHUNK * step, exact or mixed
-    local from, last = math.floor(first / CHUNK) + 3, tops and math.min(#tops, math.floor(final / CHUNK) + 3) or 0
+    local last = tops and #tops or 0
+    if first > 0 then from = math.floor(first / CHUNK) + 3 end
+    if final < (last - 2) * CHUNK then last = math.floor(final / CHUNK) + 3 end
+    -- Above `limit` a score is too high, or its memory makes more pressure than the least there is.
+    local limit = class.most
+    if best_class and not odd and least * per_memory - per < limit then limit = least * per_memory - per + 1 end
     while true do
-      -- The chunk with the least bound, and the least bound of the others: while that is no better, they stay closed.
-      local chosen, bound, next_bound, taken = nil, least, EMPTY, (from - 3) * rows_cpus + cpus
+      -- The chunk with the least bound. What of the others may be no worse: a bound, and the least score of those that
+      -- were passed over for having more memory in use than the best so far. Unless it is as good, they stay closed.
+      local chosen, bound, next_bound, reach, next_top = nil, least, EMPTY, limit, EMPTY
       for number = from, last do
         local top = tops[number]
-        if top <= most and not (opened and opened[number]) then
-          local pressure = taken / per_cpu
+        if top > reach then
+          if top < next_top then next_top = top end
+        elseif not (opened and opened[number]) then
+          local pressure, memory = ((number - 3) * rows_cpus + cpus) / per_cpu, (top + per) / per_memory
           if pressure > bound then
             if pressure < next_bound then next_bound = pressure end
             break
           end
-          local memory = (top + per) / per_memory
           if mixed and memory > 1 then memory = memory_pressure(class, top) end
-          if memory > pressure then pressure = memory end
+          if memory > pressure then
+            pressure = memory
+            if not odd and pressure < bound then reach = top end
+          end
           if pressure < bound or (pressure == bound and not chosen) then
             if chosen then next_bound = bound end
             chosen, bound = number, pressure
@@ -48,7 +58,6 @@ local function scan(classes, cpus)
             next_bound = pressure
           end
         end
-        taken = taken + rows_cpus
       end
       if not chosen then break end
       local base, scores, begin, stop = (chosen - 3) * CHUNK - 1, chunk_heads(name, chosen - 3), 1, CHUNK
@@ -56,7 +65,7 @@ local function scan(classes, cpus)
       if final - base < stop then stop = final - base end
       for at = begin, stop do
         local score = scores[at]
-        if score <= most then
+        if score <= limit then
           local row, pressure = base + at, (score + per) / per_memory
           if odd then
             pressure = exact and exact[row] or (pressure > 1 and mixed and memory_pressure(class, score) or pressure)
@@ -64,7 +73,11 @@ local function scan(classes, cpus)
           if pressure <= least then
             local cpu = (row * step + cpus) / per_cpu
             if cpu > least then break end
-            if cpu > pressure and not (exact and exact[row]) then pressure = cpu end
+            if cpu > pressure and not (exact and exact[row]) then
+              pressure = cpu
+            elseif not odd then
+              limit = score
+            end
             if pressure < least then
               least, others, best_class, best_row, best_score, best_cpu = pressure, nil, class, row, score, cpu
             elseif best_class then
@@ -74,7 +87,7 @@ local function scan(classes, cpus)
           end
         end
       end
-      if next_bound > least then break end
+      if next_bound > least and next_top > limit then break end
       opened = opened or {}
       opened[chosen] = true
     end
