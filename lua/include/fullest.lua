@@ -31,7 +31,7 @@ local function find_block(item, text)
   for at = 1, #found, 2 do members[#members + 1] = found[at] end
   if #members > TIED_MOST then
     local before = row_reads.count_below(item.key, text)
-    local first = row_reads.at(item.key, integer(before))
+    local first = row_reads.glance(item.key, before)
     if string.sub(first, 1, 30) == string.sub(members[1], 1, 30) then
       item.first, item.tied = before, row_reads.count_to(item.key, text) - before
       item.running = string.sub(first, 11, 20)

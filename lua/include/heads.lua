@@ -3,7 +3,7 @@
 --   heads     hash: '<class>:<n>' → the least scores of its rows 16 n to 16 n + 15
 --   classes   hash: class → least and most memory capacity of its nodes so far, then the least of each such chunk of rows
 -- A row without members counts as EMPTY; a class without any is not there. Both are read once, changed in memory and
--- written by `flush`.
+-- written by `flush`; `changes` counts how often a head was changed.
 local cpu_rows
 do
   -- @inline "include/packing"
@@ -64,13 +64,15 @@ do
     local chunk, field = chunk_heads(class, number)
     local changed = chunk[at] ~= score
     chunk[at] = score
-    local tops, least = class_heads(class), math.min(unpack(chunk))
-    if changed then dirty_chunks[field] = least end
+    local tops, least = classes[class] or class_heads(class), math.min(unpack(chunk))
+    if changed then dirty_chunks[field], cpu_rows.changes = least, cpu_rows.changes + 1 end
     if not tops then
       tops = { -1, -1 }
       classes[class] = tops
     end
-    for index = #tops + 1, number + 2 do tops[index] = EMPTY end
+    if not tops[number + 3] then
+      for index = #tops + 1, number + 2 do tops[index] = EMPTY end
+    end
     if tops[number + 3] ~= least then tops[number + 3], dirty_classes[class] = least, true end
   end
 
@@ -88,7 +90,7 @@ do
 
   -- A row's head is at most this.
   local function lower_head(class, row, score)
-    local number, tops = math.floor(row / CHUNK), class_heads(class)
+    local number, tops = math.floor(row / CHUNK), classes[class] or class_heads(class)
     if score < chunk_heads(class, number)[row % CHUNK + 1] or score < (tops and tops[number + 3] or EMPTY) then
       set_head(class, row, score)
     end
@@ -123,8 +125,8 @@ do
   end
 
   cpu_rows = {
-    EMPTY = EMPTY, CHUNK = CHUNK, FREE_ROWS = 32768, CLASSES_MAX = 256, classes = classes, unpack = unpack_numbers,
-    class_heads = class_heads, chunk_heads = chunk_heads, enter_class = enter_class, set_head = set_head,
-    lower_head = lower_head, flush = flush, key_of = key_of, read_chunks = read_chunks,
+    changes = 0, EMPTY = EMPTY, CHUNK = CHUNK, FREE_ROWS = 32768, CLASSES_MAX = 256, classes = classes,
+    unpack = unpack_numbers, class_heads = class_heads, chunk_heads = chunk_heads, enter_class = enter_class,
+    set_head = set_head, lower_head = lower_head, flush = flush, key_of = key_of, read_chunks = read_chunks,
   }
 end

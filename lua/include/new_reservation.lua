@@ -17,34 +17,39 @@ do
     return known
   end
 
-  local function add(fields, count, name, value)
-    if not value then return count end
-    fields[count + 1], fields[count + 2] = name, value
-    return count + 2
-  end
-
   -- Its fields, without what the caller brought; its deadline; and how its node's list of those without a name has it.
   function describe_reservation(terms, held)
-    local request, cpu, memory = held.request, text_of(held.cpu), text_of(held.memory)
-    local deadline, count = text_of(terms.now + terms.ttl_ms), 18
+    local request, sequence, due = held.request, held.sequence, terms.now + terms.ttl_ms
+    local cpu, memory = texts[held.cpu] or text_of(held.cpu), texts[held.memory] or text_of(held.memory)
+    local deadline, count = texts[due] or text_of(due), 18
     local fields = {
       'node_id', held.node_id, 'state', 'pending', 'lifecycle', terms.lifecycle, 'cpu_count', cpu,
-      'memory_bytes', memory, 'created_at_ms', text_of(terms.now), 'expires_at_ms', deadline,
-      'sequence', held.sequence, 'revision', '1',
+      'memory_bytes', memory, 'created_at_ms', texts[terms.now] or text_of(terms.now), 'expires_at_ms', deadline,
+      'sequence', sequence, 'revision', '1',
+      -- Room for what follows, so that the table need not grow.
+      nil, nil, nil, nil,
     }
-    count = add(fields, count, 'degraded', held.degraded == '1' and '1')
-    if held.sandbox_id ~= '' then
-      count = add(fields, count, 'sandbox_id', held.sandbox_id)
-      count = add(fields, count, 'sandbox_told', 'named')
+    local function add(name, value)
+      fields[count + 1], fields[count + 2] = name, value
+      count = count + 2
     end
-    count = add(fields, count, 'template_id', request.template_id ~= '' and request.template_id)
-    count = add(fields, count, 'origin', request.origin ~= '' and request.origin)
-    count = add(fields, count, 'resources', held.resources)
-    count = add(fields, count, 'spread', held.spread)
-    count = add(fields, count, 'spread_counted', held.spread and '1')
-    for index, value in ipairs(held.group_fields or {}) do fields[count + index] = value end
+    if held.degraded == '1' then add('degraded', '1') end
+    if held.sandbox_id ~= '' then
+      add('sandbox_id', held.sandbox_id)
+      add('sandbox_told', 'named')
+    end
+    if request.template_id ~= '' then add('template_id', request.template_id) end
+    if request.origin ~= '' then add('origin', request.origin) end
+    if held.resources then add('resources', held.resources) end
+    if held.spread then
+      add('spread', held.spread)
+      add('spread_counted', '1')
+    end
+    if held.group_fields then
+      for index, value in ipairs(held.group_fields) do fields[count + index] = value end
+    end
     local mark = terms.lifecycle == 'heartbeat' and 'h,' or 'e,'
-    return fields, deadline, mark .. held.sequence .. ',' .. cpu .. ',' .. memory .. ',1'
+    return fields, deadline, mark .. sequence .. ',' .. cpu .. ',' .. memory .. ',1'
   end
 end
 

@@ -1,4 +1,4 @@
--- @include "include/row_plans"
+-- @include "include/planned_reads"
 -- @include "include/ties"
 -- @include "include/ordinary_nodes"
 -- @include "include/straight_refusal"

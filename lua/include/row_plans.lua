@@ -1,19 +1,19 @@
 -- @include "include/row_reads"
 -- @include "include/row_reads_more"
 -- @include "include/heads"
--- @include "include/reply"
--- Rows of the index as they will be once what is planned is written: who comes to a row and who leaves it is kept here, and
--- all of include/row_reads is answered from what Redis has and that. Ranks within Redis do not move meanwhile, since
--- nothing is written.
---   of each row   members, scores, ranks   what was read of it, by rank, and back
---                 gone      ranks that are taken, rising; `skipped`: all before it are
---                 come      who comes, in order, each with the rank in Redis that it stands before
---                 fresh     who comes and was not asked about yet
---                 far       who comes behind the first that were read
---                 alike     how many at the head have the same counts and score
-local row_plans = {}
+-- @include "include/row_depths"
+-- Rows of the index as they will be once what is planned is written.
+--   of each row   members, count   its front, in order: who was read and stays, and who comes among them
+--                 scores           of these and of `behind`
+--                 read             so many were read of Redis, which is the rank that is read next
+--                 whole            nobody is left there
+--                 behind           who comes behind the front, in no order
+--                 alike            how many at the head have the same counts and score
+--                 tied             who ties among the first (include/planned_reads)
+-- `following`: how many creations will be asked for yet, which says how much is worth reading at once.
+local row_plans = { following = 0 }
 do
-  local FIRST, call, huge, plans = 8, redis.call, math.huge, {}
+  local FIRST, WIDEST, FRONT_MOST, LOOKED_AT, call, plans = 8, 64, 1024, 32, redis.call, {}
 
   -- The keys of rows, each made once.
   local keys_of, made = {}, cpu_rows.key_of
@@ -23,227 +23,102 @@ do
       keys = {}
       keys_of[class] = keys
     end
-    keys[row] = keys[row] or made(class, row)
-    return keys[row]
+    local known = keys[row]
+    if not known then
+      known = made(class, row)
+      keys[row] = known
+    end
+    return known
   end
 
   local function plan_of(name)
     local plan = plans[name]
     if not plan then
-      plan = {
-        name = name, members = {}, scores = {}, ranks = {}, gone = {}, skipped = 0, come = {}, fresh = {}, far = {},
-        left = {}, size = huge,
-      }
+      plan = { name = name, members = {}, count = 0, scores = {}, read = 0, whole = false, behind = {} }
       plans[name] = plan
     end
     return plan
   end
+  row_plans.of = plan_of
 
-  -- What Redis has at a rank. Where it was not read yet, so many from there on are.
-  local function stored_at(plan, rank, count)
-    local member = plan.members[rank]
-    if member or rank >= plan.size then return member end
-    local found = call('ZRANGE', plan.name, integer(rank), integer(rank + count - 1), 'WITHSCORES')
+  -- Reads on at the end of the front, at least so many, and puts who comes among them in its place.
+  local function read_on(plan, lacking)
+    local width = math.max(lacking, math.min(2 + 2 * row_plans.following, FIRST + plan.count, WIDEST))
+    local members, scores, count, rank = plan.members, plan.scores, plan.count, plan.read
+    local found = call('ZRANGE', plan.name, integer(rank), integer(rank + width - 1), 'WITHSCORES')
+    local gone = plan.depths and row_depths.surface(plan, rank + width)
+    plan.read, plan.whole = rank + #found / 2, #found < 2 * width
+    local behind, next_behind = plan.behind, 1
+    if behind[2] then
+      table.sort(behind, function(one, other) return comes_before(scores[one], one, scores[other], other) end)
+    end
     for at = 1, #found, 2 do
-      local place = rank + (at - 1) / 2
-      plan.members[place], plan.scores[place], plan.ranks[found[at]] = found[at], tonumber(found[at + 1]), place
+      local member, score = found[at], tonumber(found[at + 1])
+      while behind[next_behind] and comes_before(scores[behind[next_behind]], behind[next_behind], score, member) do
+        count, next_behind = count + 1, next_behind + 1
+        members[count] = behind[next_behind - 1]
+      end
+      if not (gone and gone[rank + (at - 1) / 2]) then
+        count = count + 1
+        members[count], scores[member] = member, score
+      end
     end
-    if #found < 2 * count then plan.size = math.min(plan.size, rank + #found / 2) end
-    return found[1]
+    plan.behind = {}
+    for index = next_behind, #behind do
+      if plan.whole then
+        count = count + 1
+        members[count] = behind[index]
+      else
+        plan.behind[index - next_behind + 1] = behind[index]
+      end
+    end
+    plan.count = count
   end
 
-  -- The order of Redis, which is that of bytes. Lua's is that of the server's language; where capitals come first it is
-  -- one of bytes too.
-  local BYTES = 'B' < 'a' and 'b' > 'A' and '_' < 'a' and '-' < '.'
-  local function comes_before(score, member, other_score, other_member)
-    if score ~= other_score then return score < other_score end
-    if BYTES then return member < other_member end
-    for at = 1, math.min(#member, #other_member) do
-      local byte, other = string.byte(member, at), string.byte(other_member, at)
-      if byte ~= other then return byte < other end
-    end
-    return #member < #other_member
+  -- Reads until the front has so many members, or all.
+  function row_plans.fill(plan, count)
+    while plan.count < count and not plan.whole do read_on(plan, count - plan.count) end
   end
 
-  local function insert(plan, entry)
-    local list = plan.come
-    local low, high = 1, #list + 1
-    local last = list[high - 1]
-    if last and comes_before(last.score, last.member, entry.score, entry.member) then low = high end
+  -- The member at a rank.
+  function row_plans.member_at(plan, rank)
+    local count = plan.count
+    if rank >= count and not plan.whole then
+      -- A few creations more are not worth reading all up to there.
+      if rank >= FRONT_MOST or rank + 1 - count > FIRST + 16 * row_plans.following then
+        return row_depths.member_at(plan, rank - count)
+      end
+      row_plans.fill(plan, rank + 1)
+    end
+    return plan.members[rank + 1]
+  end
+
+  -- How many of the front stand before an entry.
+  local function stand_before(plan, score, member)
+    local members, scores, low, high = plan.members, plan.scores, 1, plan.count + 1
     while low < high do
       local middle = math.floor((low + high) / 2)
-      if comes_before(list[middle].score, list[middle].member, entry.score, entry.member) then
-        low = middle + 1
-      else
-        high = middle
-      end
-    end
-    table.insert(list, low, entry)
-  end
-
-  -- Who comes gets a place among the first that were read, or waits until somebody looks behind them.
-  local function place_fresh(plan)
-    local read = 0
-    while read < FIRST and stored_at(plan, read, FIRST - read) do read = read + 1 end
-    for _, entry in ipairs(plan.fresh) do
-      local rank = 0
-      while rank < read and comes_before(plan.scores[rank], plan.members[rank], entry.score, entry.member) do
-        rank = rank + 1
-      end
-      if rank < read or read < FIRST then
-        entry.before = rank
-        insert(plan, entry)
-      else
-        plan.far[#plan.far + 1] = entry
-      end
-    end
-    plan.fresh = {}
-  end
-
-  local function place_far(plan)
-    for _, entry in ipairs(plan.far) do
-      local score = string.format('%.17g', entry.score)
-      local low = call('ZCOUNT', plan.name, '-inf', '(' .. score)
-      local high = low + call('ZCOUNT', plan.name, score, score)
-      while low < high do
-        local middle = math.floor((low + high) / 2)
-        if comes_before(entry.score, stored_at(plan, middle, 1), entry.score, entry.member) then
-          low = middle + 1
-        else
-          high = middle
-        end
-      end
-      entry.before = low
-      insert(plan, entry)
-    end
-    plan.far = {}
-  end
-
-  -- How many of those that are gone stood before a rank.
-  local function gone_before(plan, rank)
-    local gone = plan.gone
-    local low, high = 1, #gone + 1
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      if gone[middle] < rank then low = middle + 1 else high = middle end
+      local other = members[middle]
+      if comes_before(scores[other], other, score, member) then low = middle + 1 else high = middle end
     end
     return low - 1
   end
 
-  -- Where reading begins that passes so many: which rank comes next, and who of those that are gone and that come.
-  local function skip_to(plan, first)
-    local gone, come, skipped = plan.gone, plan.come, plan.skipped
-    local low, high = 1, #come + 1
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      local before = math.max(come[middle].before, skipped)
-      -- How many will stand before this one.
-      if before - skipped - gone_before(plan, before) + middle - 1 < first then low = middle + 1 else high = middle end
+  -- Whose turn comes next after `found` if all that follow ask alike, as far as is known without reading; at most so many.
+  function row_plans.upcoming(found, counter, most)
+    local item, members, turns, list = found.item, plan_of(found.key).members, { found.turn }, {}
+    local first, tied = item.first or 0, item.list or members
+    if item.tied == 1 then return { unpack(members, first + 2, first + 1 + most) } end
+    if item.list then first = 0 end
+    for ahead = 1, math.min(most, item.tied - 1) do
+      -- Their places while those before them have not left yet.
+      local turn, at = (counter + ahead) % (item.tied - ahead), 1
+      while turns[at] and turns[at] <= turn do turn, at = turn + 1, at + 1 end
+      table.insert(turns, at, turn)
+      list[ahead] = tied[first + turn + 1]
+      if not list[ahead] then break end
     end
-    local next_come = low
-    local stored = first - (next_come - 1)
-    low, high = 1, #gone + 1
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      if gone[middle] - skipped - (middle - 1) <= stored then low = middle + 1 else high = middle end
-    end
-    return skipped + stored + low - 1, low, next_come
-  end
-
-  -- Those at the ranks from `first` to `last`, as they will be: members and scores; or with `most` the members alone that
-  -- have no more than that. Of Redis at least `count` are read at once.
-  local function range(plan, first, last, count, most)
-    if plan.fresh[1] then place_fresh(plan) end
-    local found, size, at, rank = {}, 0, first, plan.skipped
-    local gone, come, next_gone, next_come = plan.gone, plan.come, 1, 1
-    local members, scores = plan.members, plan.scores
-    if first > 0 then rank, next_gone, next_come = skip_to(plan, first) end
-    while at <= last do
-      local coming, member, score = come[next_come], nil, nil
-      if coming and coming.before <= rank then
-        member, score, next_come = coming.member, coming.score, next_come + 1
-      elseif gone[next_gone] == rank then
-        rank, next_gone = rank + 1, next_gone + 1
-      else
-        member, score = members[rank] or stored_at(plan, rank, count), scores[rank]
-        if not member then break end
-        rank = rank + 1
-      end
-      if member then
-        if not most then
-          found[size + 1], found[size + 2] = member, score
-          size = size + 2
-        elseif score <= most then
-          size = size + 1
-          found[size] = member
-        else
-          break
-        end
-        at = at + 1
-      end
-    end
-    if rank > FIRST and plan.far[1] then
-      place_far(plan)
-      return range(plan, first, last, count, most)
-    end
-    return found
-  end
-
-  -- How many will have at most this score, or less than it.
-  local function count(plan, score, below)
-    score = tonumber(score)
-    local function counts(other) return other < score or (other == score and not below) end
-    local total = call('ZCOUNT', plan.name, '-inf', (below and '(' or '') .. string.format('%.17g', score))
-    for _, member in ipairs(plan.left) do
-      if counts(plan.scores[plan.ranks[member]]) then total = total - 1 end
-    end
-    for _, list in ipairs({ plan.come, plan.fresh, plan.far }) do
-      for _, entry in ipairs(list) do
-        if counts(entry.score) then total = total + 1 end
-      end
-    end
-    return total
-  end
-
-  function row_reads.range(name, first, last)
-    return range(plan_of(name), tonumber(first), tonumber(last), math.max(FIRST, last - first + 1))
-  end
-
-  function row_reads.at(name, rank)
-    return range(plan_of(name), tonumber(rank), tonumber(rank), 1)[1]
-  end
-
-  function row_reads.up_to(name, score, from, most)
-    return range(plan_of(name), from, from + most - 1, most, score)
-  end
-
-  function row_reads.down_from(name, score, least, most)
-    local plan, found = plan_of(name), {}
-    local last = count(plan, score) - 1
-    local listed = last >= 0 and range(plan, math.max(0, last - most + 1), last, most) or {}
-    for at = #listed - 1, 1, -2 do
-      if least ~= '-inf' and listed[at + 1] < tonumber(least) then break end
-      found[#found + 1], found[#found + 2] = listed[at], listed[at + 1]
-    end
-    return found
-  end
-
-  function row_reads.count_to(name, score) return count(plan_of(name), score, false) end
-
-  function row_reads.count_below(name, score) return count(plan_of(name), score, true) end
-
-  function row_reads.card(name)
-    local plan = plan_of(name)
-    return call('ZCARD', name) - #plan.left + #plan.come + #plan.fresh + #plan.far
-  end
-
-  function row_reads.alike(name)
-    local alike = plan_of(name).alike
-    return alike and alike.number
-  end
-
-  function row_reads.note_alike(name, counts, score, number)
-    plan_of(name).alike = { counts = counts, score = tonumber(score), number = number }
+    return list
   end
 
   -- Whether it is one of those that are alike at the head of its row; nil: it stands before them.
@@ -253,74 +128,55 @@ do
     return score == alike.score and counts == alike.counts
   end
 
-  -- Somebody that a reader told of leaves a row.
-  function row_plans.take(name, member)
-    local plan, score = plan_of(name), nil
-    local rank = plan.ranks[member]
-    for index, entry in ipairs(rank and {} or plan.come) do
-      if entry.member == member then
-        score = entry.score
-        table.remove(plan.come, index)
-        break
-      end
-    end
-    if rank then
-      local gone = plan.gone
-      score, plan.left[#plan.left + 1] = plan.scores[rank], member
-      table.insert(gone, gone_before(plan, rank) + 1, rank)
-      while gone[1] == plan.skipped do
-        table.remove(gone, 1)
-        plan.skipped = plan.skipped + 1
-      end
-    end
-    local alike = plan.alike
-    if alike and is_alike(alike, member, score) then
+  -- Somebody whom a reader told of leaves a row; `rank`: where, if that is known. Returns the score that its head has
+  -- then, when another was the head.
+  function row_plans.take(name, member, rank)
+    local plan = plan_of(name)
+    local members, scores, alike = plan.members, plan.scores, plan.alike
+    if alike and is_alike(alike, member, scores[member]) then
       alike.number = alike.number - 1
       if alike.number < 1 then plan.alike = nil end
     end
+    local at = rank and rank + 1 or 1
+    if not rank then
+      while at <= LOOKED_AT and members[at] ~= member do at = at + 1 end
+      if at > LOOKED_AT then at = 1 + stand_before(plan, scores[member], member) end
+    end
+    if members[at] ~= member then
+      row_depths.take(plan, member)
+      return nil
+    end
+    table.remove(members, at)
+    plan.count = plan.count - 1
+    if plan.tied then row_plans.leave_tied(plan, at, member) end
+    if at > 1 then return nil end
+    row_plans.fill(plan, 1)
+    return scores[members[1]] or cpu_rows.EMPTY
   end
 
   -- Somebody comes to a row.
   function row_plans.bring(name, member, score)
     local plan = plan_of(name)
-    plan.fresh[#plan.fresh + 1] = { member = member, score = score }
+    local members, scores, count, at = plan.members, plan.scores, plan.count, nil
+    scores[member] = score
+    local last = members[count]
+    if last and comes_before(score, member, scores[last], last) then
+      at = 1 + stand_before(plan, score, member)
+    elseif plan.whole then
+      at = count + 1
+    end
+    if at then
+      table.insert(members, at, member)
+      plan.count = count + 1
+      if plan.tied then row_plans.join_tied(plan, at, member) end
+    else
+      plan.behind[#plan.behind + 1] = member
+    end
     local alike = plan.alike and is_alike(plan.alike, member, score)
     if alike then
       plan.alike.number = plan.alike.number + 1
     elseif alike == nil then
       plan.alike = nil
     end
-  end
-
-  -- Whom Redis has at and behind a member that a reader told of, as far as they were read; at most so many.
-  function row_plans.neighbours(name, member, most)
-    local plan, found = plan_of(name), { member }
-    local rank = plan.ranks[member]
-    while rank and #found < most and plan.members[rank + 1] do
-      rank = rank + 1
-      found[#found + 1] = plan.members[rank]
-    end
-    return found
-  end
-
-  function row_plans.write_coming()
-    for name, plan in pairs(plans) do
-      local written, size = {}, 0
-      for _, list in ipairs({ plan.come, plan.fresh, plan.far }) do
-        for _, entry in ipairs(list) do
-          written[size + 1], written[size + 2] = integer(entry.score), entry.member
-          size = size + 2
-        end
-      end
-      if size > 0 then call('ZADD', name, unpack(written)) end
-    end
-  end
-
-  -- What was planned is written then, and nothing is known any more.
-  function row_plans.write_leaving()
-    for name, plan in pairs(plans) do
-      if plan.left[1] then call('ZREM', name, unpack(plan.left)) end
-    end
-    plans = {}
   end
 end

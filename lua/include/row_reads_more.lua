@@ -1,13 +1,19 @@
+-- @include "include/least_counts"
 -- Stands where include/row_reads is seen: the readers of rows that most placements do without, unless they are there.
-if not row_reads.at then
+if not row_reads.glance then
   -- The member at a rank, of which nothing more is asked.
-  function row_reads.at(name, rank)
-    return redis.call('ZRANGE', name, rank, rank)[1]
-  end
+  row_reads.glance = row_reads.at
 
   -- Members with at most this score, `count` of them from one rank on.
   function row_reads.up_to(name, score, from, count)
     return redis.call('ZRANGEBYSCORE', name, '-inf', string.format('%.17g', score), 'LIMIT', from, count)
+  end
+
+  -- Among the first with at most this score, at most `share`, those with the least counts, by id. Second: whether there
+  -- may be more.
+  function row_reads.least_counts(name, most, share)
+    local members = row_reads.up_to(name, most, 0, share)
+    return least_counts(members, #members), #members == share
   end
 
   -- Members and scores from the highest down that is at most `score`, but for what is less than `least`, both as text.

@@ -6,20 +6,18 @@ local function counts_of(member)
 end
 
 -- Of the nodes of one row that are within its memory limit, those with the least counts among the first by memory that are
--- accepted. Second: whether there may be more.
+-- accepted.
 local PASSED_MOST = 256
 
-local function list_by_counts(item, picker, share)
+local function list_accepted(item, picker, share)
   local list, least, size, taken, from = {}, nil, 0, 0, 0
   while true do
     local members = row_reads.up_to(item.key, item.most, from, share)
     for index = 1, #members do
       local member = members[index]
       local counts = string.sub(member, 1, 30)
-      if not picker.accepts then taken = taken + 1 end
-      if (not least or counts <= least)
-        and (not picker.accepts or picker.accepts(string.sub(member, 31), item.class)) then
-        if picker.accepts then taken = taken + 1 end
+      if (not least or counts <= least) and picker.accepts(string.sub(member, 31), item.class) then
+        taken = taken + 1
         if counts ~= least then list, least, size = {}, counts, 0 end
         size = size + 1
         list[size] = member
@@ -29,7 +27,7 @@ local function list_by_counts(item, picker, share)
     from = from + share
     if #members < share or taken >= share or from >= PASSED_MOST then
       table.sort(list)
-      return list, #members == share
+      return list
     end
   end
 end
@@ -37,7 +35,7 @@ end
 -- Equal counts and equal memory are neighbours in a row: where they end, counted from its head.
 local function find_end(item, counts, score)
   local low, high = 0, row_reads.count_to(item.key, score) - 1
-  local function same(rank) return counts_of(row_reads.at(item.key, integer(rank))) == counts end
+  local function same(rank) return counts_of(row_reads.glance(item.key, rank)) == counts end
   if same(high) then return high end
   while low + 1 < high do
     local middle = math.floor((low + high) / 2)
@@ -69,14 +67,14 @@ local function find_among(item, least, picker, share)
     item.list = list
   elseif class.picky then
     item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
-    item.list = list_by_counts(item, picker, share)
+    item.list = list_accepted(item, picker, share)
     if not item.list[1] then item.list = { class.accepted[item.row] } end
   elseif item.cpu >= least and (row_reads.alike(item.key) or 0) > share then
     item.tied = row_reads.alike(item.key)
   elseif item.cpu >= least then
     local more
     item.most = class.per_memory < math.huge and highest_score(class, least) or class.most
-    item.list, more = list_by_counts(item, picker, share)
+    item.list, more = row_reads.least_counts(item.key, item.most, share)
     -- So many alike that memory tells none of them apart.
     local alike = more and #item.list == share and count_alike(item) or 0
     if alike > share then item.list, item.tied = nil, alike end

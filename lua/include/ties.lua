@@ -11,7 +11,7 @@ local function find_tied(item, least, picker, share)
   local class = item.class
   item.key = cpu_rows.key_of(class.name, item.row)
   if not item.list then
-    local head = row_reads.range(item.key, '0', '1')
+    local head = row_reads.head(item.key)
     if not head[1] or tonumber(head[2]) ~= item.score then
       cpu_rows.set_head(class.name, item.row, head[1] and tonumber(head[2]) or EMPTY)
       cpu_rows.flush()
@@ -29,24 +29,29 @@ end
 
 local function member_in_turn(item, turn)
   if item.list then return item.list[turn + 1] end
-  local rank = integer((item.first or 0) + turn)
-  return row_reads.range(item.key, rank, rank)[1]
+  return row_reads.at(item.key, (item.first or 0) + turn)
 end
 
--- Of rows that tie the node whose turn it is, and where it was found.
+-- Of rows that tie the node whose turn it is, and where it was found: `turn`, whose of those that tie in its row it is;
+-- `rank`, where that was counted.
 local function take_turn(tied, total, counter)
-  local item, member = tied[1], nil
+  local item, turn, member = tied[1], counter % total, nil
   if tied[2] then
     -- @inline "include/tied_rows"
-    item, member = pick_among(tied, total, counter)
-  else
-    member = member_in_turn(item, counter % total)
+    item, turn, member = turn_among(tied, total, turn)
   end
-  return { key = item.key, class = item.class.name, row = item.row, member = member, item = item }
+  return {
+    key = item.key, class = item.class.name, row = item.row, member = member or member_in_turn(item, turn), item = item,
+    turn = turn, rank = not item.list and (item.first or 0) + turn or nil,
+  }
 end
 
 -- The node whose turn it is among rows that tie. Nil: an array was put right; search again.
 local function pick_in_turn(found, least, picker)
+  if not found[2] then
+    local item = found[1]
+    return find_tied(item, least, picker, LOOKED_AT) and take_turn(found, item.tied, picker.counter)
+  end
   local tied, total, counts
   local asked = math.min(#found, ROWS_TIED)
   local share = math.floor(LOOKED_AT / asked)

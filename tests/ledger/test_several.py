@@ -223,6 +223,19 @@ async def test_a_batch_leaves_what_its_creations_leave_one_after_another(
     await assert_ledger_is_sound(one)
 
 
+async def test_a_batch_meets_who_comes_among_many_nodes_of_one_row(open_ledger_on: OpenLedger) -> None:
+    """Of more nodes of a row than are read at first some may tie by their CPUs, and who comes among them is one of them."""
+    chance, settings = Random("crowded rows 0"), LedgerSettings(strategy=Strategy.LEAST_LOADED)
+    one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    loads = [(chance.randint(0, 8), chance.randint(0, 4096) * MIB) for _ in range(40)]
+    for each in (one, other):
+        await fleet(each, [NodeSnapshot(NodeStatus.READY, 16, 8 * GIB, cpu, memory) for cpu, memory in loads])
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 1, 400))
+    decided = await one.placements.schedule_batch(BatchRequest((request,) * 96))
+    singles = [(await other.placements.schedule(request)).node for _ in range(96)]
+    assert [placed.node for placed in decided.placed] == singles
+
+
 async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_ledger_on: OpenLedger) -> None:
     settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
     ledger = await open_ledger_on(settings, **PATIENCE)
