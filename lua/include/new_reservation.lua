@@ -17,6 +17,11 @@ do
     return known
   end
 
+  local function add(fields, count, name, value)
+    fields[count + 1], fields[count + 2] = name, value
+    return count + 2
+  end
+
   -- Its fields, without what the caller brought; its deadline; and how its node's list of those without a name has it.
   function describe_reservation(terms, held)
     local request, sequence, due = held.request, held.sequence, terms.now + terms.ttl_ms
@@ -29,21 +34,15 @@ do
       -- Room for what follows, so that the table need not grow.
       nil, nil, nil, nil,
     }
-    local function add(name, value)
-      fields[count + 1], fields[count + 2] = name, value
-      count = count + 2
-    end
-    if held.degraded == '1' then add('degraded', '1') end
+    if held.degraded == '1' then count = add(fields, count, 'degraded', '1') end
     if held.sandbox_id ~= '' then
-      add('sandbox_id', held.sandbox_id)
-      add('sandbox_told', 'named')
+      count = add(fields, add(fields, count, 'sandbox_id', held.sandbox_id), 'sandbox_told', 'named')
     end
-    if request.template_id ~= '' then add('template_id', request.template_id) end
-    if request.origin ~= '' then add('origin', request.origin) end
-    if held.resources then add('resources', held.resources) end
+    if request.template_id ~= '' then count = add(fields, count, 'template_id', request.template_id) end
+    if request.origin ~= '' then count = add(fields, count, 'origin', request.origin) end
+    if held.resources then count = add(fields, count, 'resources', held.resources) end
     if held.spread then
-      add('spread', held.spread)
-      add('spread_counted', '1')
+      count = add(fields, add(fields, count, 'spread', held.spread), 'spread_counted', '1')
     end
     if held.group_fields then
       for index, value in ipairs(held.group_fields) do fields[count + index] = value end

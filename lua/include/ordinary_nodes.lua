@@ -2,7 +2,7 @@
 --   fixed, further   what placing does not change of its text
 --   pending_cpu, pending_memory, pending_count   what does
 --   load, above      its row in the index, and by how much the memory load with what is pending is above the capacity
---   member           its entry in that row
+--   member           its entry in that row: how many are `begun`, and what placing does not change, its `tail`
 local ordinary_nodes
 do
   local ROW = '^(r,(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),(%d+),)(%d+),(%d+),(%d+)([^,]*)$'
@@ -14,7 +14,8 @@ do
       local fixed, cpu, memory, load, used, starting, running, paused, pending_cpu, pending_memory, pending_count, further =
         string.match(text, ROW)
       if not fixed then return nil end
-      local member = string.format('%010d%010d%010d', starting + pending_count, running, paused) .. node_id
+      local begun = starting + pending_count
+      local member = string.format('%010d%010d%010d', begun, running, paused) .. node_id
       memory, load = tonumber(memory), load + pending_cpu
       if member ~= found.member or load ~= found.row or tonumber(cpu) ~= found.item.class.cpu
         or memory < tops[1] or memory > tops[2] then
@@ -23,16 +24,17 @@ do
       return {
         fixed = fixed, further = further, pending_cpu = pending_cpu, pending_memory = pending_memory,
         pending_count = pending_count, load = load, above = used + pending_memory - memory, member = member,
+        begun = begun, tail = string.sub(member, 11),
       }
     end,
 
     -- So much more is pending on it. Returns its new score in a class.
     add = function(node, class, cpus, bytes)
-      local member = node.member
       node.load, node.above = node.load + cpus, node.above + bytes
       node.pending_cpu, node.pending_memory = node.pending_cpu + cpus, node.pending_memory + bytes
       node.pending_count = node.pending_count + 1
-      node.member = string.format('%010d', string.sub(member, 1, 10) + 1) .. string.sub(member, 11)
+      node.begun = node.begun + 1
+      node.member = string.format('%010d', node.begun) .. node.tail
       return node.above + class.band
     end,
 

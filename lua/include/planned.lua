@@ -1,4 +1,5 @@
 -- @include "include/planned_reads"
+-- @include "include/planned_changes"
 -- @include "include/ties"
 -- @include "include/ordinary_nodes"
 -- @include "include/straight_refusal"

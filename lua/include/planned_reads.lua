@@ -1,5 +1,5 @@
 -- @include "include/row_plans"
--- @include "include/least_counts"
+-- @include "include/planned_ties"
 -- All of include/row_reads answered from rows as they will be (include/row_plans).
 do
   local call, plan_of, member_at = redis.call, row_plans.of, row_plans.member_at
@@ -22,6 +22,9 @@ do
     return found
   end
 
+  -- Nobody is asked about here.
+  row_reads.up_to = nil
+
   function row_reads.at(name, rank) return member_at(plan_of(name), rank) end
 
   -- Nobody before it is asked for.
@@ -29,78 +32,6 @@ do
     local plan = plan_of(name)
     if rank < plan.count or plan.whole then return plan.members[rank + 1] end
     return row_depths.member_at(plan, rank - plan.count)
-  end
-
-  -- Who ties among the first is kept with the row, as long as nobody comes among them:
-  --   list, counts   by id, and their counts
-  --   share, width   how many were looked at, at most and in truth
-  --   most           what they were looked at for; `last`: the last one's score, where no more were looked at
-  function row_reads.least_counts(name, most, share)
-    local plan = plan_of(name)
-    local tied = plan.tied
-    if not tied or tied.share ~= share or (tied.last and tied.last > most or not tied.last and tied.most ~= most) then
-      row_plans.fill(plan, share)
-      local members, scores, width = plan.members, plan.scores, 0
-      while width < share and members[width + 1] and scores[members[width + 1]] <= most do width = width + 1 end
-      local list, counts = least_counts(members, width)
-      tied = { list = list, counts = counts, share = share, width = width, most = most }
-      if width == share then tied.last = scores[members[width]] end
-      plan.tied = tied
-    end
-    return tied.list, tied.width == share
-  end
-
-  local function remove(list, member)
-    for index = 1, #list do
-      if list[index] == member then
-        table.remove(list, index)
-        return
-      end
-    end
-  end
-
-  -- Whether those that tie are still known with one more of the first, who is put among them if it ties.
-  local function joins(tied, member)
-    local counts, list = string.sub(member, 1, 30), tied.list
-    if counts < tied.counts then return false end
-    if counts == tied.counts then
-      local index = #list + 1
-      while index > 1 and member < list[index - 1] do index = index - 1 end
-      table.insert(list, index, member)
-    end
-    return true
-  end
-
-  -- One of the front has left the place `at`: the next one is looked at.
-  function row_plans.leave_tied(plan, at, member)
-    local tied = plan.tied
-    if at > tied.width then return end
-    remove(tied.list, member)
-    if not tied.last then
-      tied.width = tied.width - 1
-    else
-      row_plans.fill(plan, tied.width)
-      local entering = plan.members[tied.width]
-      if not entering or not joins(tied, entering) then
-        plan.tied = nil
-        return
-      end
-      tied.last = plan.scores[entering]
-    end
-    if not tied.list[1] then plan.tied = nil end
-  end
-
-  -- One came to the place `at` of the front: the last one that was looked at is not among the first any more.
-  function row_plans.join_tied(plan, at, member)
-    local tied = plan.tied
-    if at > tied.width + (tied.last and 0 or 1) then return end
-    if not tied.last or not joins(tied, member) then
-      plan.tied = nil
-      return
-    end
-    remove(tied.list, plan.members[tied.width + 1])
-    tied.last = plan.scores[plan.members[tied.width]]
-    if not tied.list[1] then plan.tied = nil end
   end
 
   -- How many will have at most this score, or less than it.

@@ -79,7 +79,12 @@ local function scan(classes, cpus)
               limit = score
             end
             if pressure < least then
-              least, others, best_class, best_row, best_score, best_cpu = pressure, nil, class, row, score, cpu
+              least = pressure
+              others = nil
+              best_class = class
+              best_row = row
+              best_score = score
+              best_cpu = cpu
             elseif best_class then
               others = others or {}
               others[#others + 1] = { class = class, row = row, score = score, cpu = cpu }

@@ -114,11 +114,11 @@ do
       return
     end
     if not changed[node_id] then changed[node_id], node.left, node.left_member = node, found.key, member end
-    local head = row_plans.take(found.key, member, found.rank)
+    local head = planned_changes.take(found.key, member, found.rank)
     if head then cpu_rows.set_head(class.name, row, head) end
     local score, new_row = ordinary_nodes.add(node, class, cpus, form.bytes), row + cpus
     node.key, node.score = cpu_rows.key_of(class.name, new_row), score
-    row_plans.bring(node.key, node.member, score)
+    planned_changes.bring(node.key, node.member, score)
     cpu_rows.lower_head(class.name, new_row, score)
     picker.counter = picker.counter + 1
     return node_id

@@ -236,6 +236,27 @@ async def test_a_batch_meets_who_comes_among_many_nodes_of_one_row(open_ledger_o
     assert [placed.node for placed in decided.placed] == singles
 
 
+@pytest.mark.parametrize(
+    ("fill_to", "turns", "sizes"),
+    [(500, 0, (17, 64)), (0, 30, (39, 2, 3, 2, 2)), (0, 10**6 + 7, (3, 36, 2, 2, 41))],
+    ids=["fills", "takes turns far behind the first", "takes turns anywhere"],
+)
+async def test_batches_on_equal_nodes_are_what_single_calls_would_be(
+    open_ledger_on: OpenLedger, fill_to: int, turns: int, sizes: tuple[int, ...]
+) -> None:
+    settings = LedgerSettings(strategy=Strategy.LEAST_LOADED, fill_to=fill_to)
+    one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    request = ScheduleRequest(Hint(HintKind.COLD_SANDBOX, 4, 256))
+    for each in (one, other):
+        await fleet(each, [NodeSnapshot(NodeStatus.READY, 16, 64 * GIB)] * (20 if fill_to else 40))
+        await each.client.command("HSET", each.keys.named("rotations"), "ties", turns)
+    for size in sizes:
+        decided = await one.placements.schedule_batch(BatchRequest((request,) * size))
+        singles = [(await outcome(other, request)) for _ in range(size)]
+        expected = [single.node for single in singles if isinstance(single, Decision)]
+        assert [placed.node for placed in decided.placed] == expected
+
+
 async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_ledger_on: OpenLedger) -> None:
     settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
     ledger = await open_ledger_on(settings, **PATIENCE)
