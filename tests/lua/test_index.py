@@ -19,7 +19,7 @@ import redis
 from scheduler.domain.labels import read
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
-from scheduler.domain.placement import Decision, Hint, HintKind, OverLimit, ScheduleRequest, Strategy
+from scheduler.domain.placement import BatchRequest, Decision, Hint, HintKind, OverLimit, ScheduleRequest, Strategy
 from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import (
     Admission,
@@ -415,10 +415,30 @@ async def test_a_placement_takes_so_many_steps_and_no_more(classes: int, real_se
     await ledger.close()
 
 
+@pytest.mark.parametrize("turns", [0, 10**6])
+async def test_a_batch_on_equal_nodes_reads_them_together(turns: int, real_server: RedisServer) -> None:
+    """Each of 64 nodes is told its endpoint and written in three places; the rows are read and written together."""
+    ledger = await Backend("real", server=real_server).open(**PATIENCE)
+    await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED))
+    await fleet_of(ledger, *(ready(64, 64) for _ in range(320)))
+    await ledger.client.command("HSET", ledger.keys.named("rotations"), "ties", turns)
+    with real_server.client() as client:
+        for sizes in (1, 16):
+            requests = tuple(cold(1 + number % sizes // 4, 64 + number % sizes) for number in range(64))
+            client.config_resetstat()
+            await ledger.placements.schedule_batch(BatchRequest(requests))
+            assert commands_of(client) <= 4 * 64 + 40
+    await ledger.close()
+
+
 async def steps_of(client: redis.Redis, ledger: Ledger, request: ScheduleRequest) -> int:
     client.config_resetstat()
     with contextlib.suppress(NoNodes):
         await ledger.placements.schedule(request)
+    return commands_of(client)
+
+
+def commands_of(client: redis.Redis) -> int:
     return sum(
         int(figures["calls"])
         for name, figures in client.info("commandstats").items()
