@@ -224,7 +224,7 @@ async def test_a_batch_leaves_what_its_creations_leave_one_after_another(
 
 
 async def test_a_batch_meets_who_comes_among_many_nodes_of_one_row(open_ledger_on: OpenLedger) -> None:
-    """Of more nodes of a row than are read at first some may tie by their CPUs, and who comes among them is one of them."""
+    """More nodes of a row than are read at first may tie by their CPUs, also with who comes among them."""
     chance, settings = Random("crowded rows 0"), LedgerSettings(strategy=Strategy.LEAST_LOADED)
     one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
     loads = [(chance.randint(0, 8), chance.randint(0, 4096) * MIB) for _ in range(40)]
