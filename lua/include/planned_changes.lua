@@ -3,6 +3,7 @@
 -- Who leaves a planned row and who comes to it.
 local planned_changes = {}
 do
+  -- Whoever ties stands among the first so many (include/ties).
   local LOOKED_AT, plan_of = 32, row_plans.of
 
   -- How many of the front stand before an entry.

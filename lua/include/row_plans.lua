@@ -13,6 +13,7 @@
 -- `following`: how many creations will be asked for yet, which says how much is worth reading at once.
 local row_plans = { following = 0 }
 do
+  -- So many of a row are read at first and at most so many ahead; a front is not made longer than this to reach a place.
   local FIRST, WIDEST, FRONT_MOST, call, plans = 8, 64, 1024, redis.call, {}
 
   -- The keys of rows, each made once.
@@ -84,7 +85,7 @@ do
   function row_plans.member_at(plan, rank)
     local count = plan.count
     if rank >= count and not plan.whole then
-      -- A few creations more are not worth reading all up to there.
+      -- Reading all up to there is worth as many single looks as creations follow.
       if rank >= FRONT_MOST or rank + 1 - count > FIRST + 16 * row_plans.following then
         return row_depths.member_at(plan, rank - count)
       end
