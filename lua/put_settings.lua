@@ -79,7 +79,7 @@ if status == 'written' then
   local values = { unpack(ARGV, content_starts) }
   local kept = {
     rebuilding_until_ms = true, unheard_since_ms = true, lost_with = true, refresh_after = true, rebuild_of = true,
-    gated_until_ms = true,
+    gated_until_ms = true, sums_counted_to = true,
   }
   local own = { 'format', FORMAT, 'revision', ARGV[3], 'digest', ARGV[4], 'epoch', stored.epoch or ARGV[5], 'about', ABOUT }
   for _, value in ipairs(own) do values[#values + 1] = value end

@@ -118,9 +118,9 @@ end
 local figures = {}
 for index, name in ipairs(FIGURES) do figures[name] = tonumber(ARGV[16 + index]) end
 figures.resources = ARGV[14]
-local restarted = known.last_seen_ms ~= nil
-  and (not same_instance or behind or figures.create_successes < tonumber(known.create_successes))
-local first = known.last_seen_ms == nil or restarted
+-- The first report at all, or of a process that has begun anew.
+local first = known.last_seen_ms == nil or not same_instance or behind
+  or figures.create_successes < tonumber(known.create_successes)
 local interval_ms = tonumber(known.interval_ms or '')
 -- A silence is no interval: what comes after it would wait for as long to prove anything.
 if not first and not hung_up and not overdue then
@@ -157,7 +157,8 @@ if tells_roster and not sliced then
     end
     account.roster_whole = roster.contested[1] and 0 or 1
     local acknowledged = tonumber(ARGV[10])
-    if acknowledged and same_instance and not restarted and acknowledged <= tonumber(known.generation or '0') then
+    if acknowledged and same_instance and not (first and known.last_seen_ms)
+      and acknowledged <= tonumber(known.generation or '0') then
       undo_deletes(node_id, acknowledged)
       roster.more = drop_absent(node_id, acknowledged, now, now)
     end
@@ -205,7 +206,7 @@ local function write_report()
   local fails = first and 0 or figures.create_fails - tonumber(known.create_fails or '0')
   if known.avoid_level or known.trouble or fails > 0 then
     -- @inline "include/avoidance"
-    if first or restarted then
+    if first then
       forgive(node_id)
     else
       note_outcomes(node_id, known, math.max(0, fails), figures.create_successes - tonumber(known.create_successes), now)

@@ -40,9 +40,10 @@ local function purge_finished(now, slice)
   for _, reservation_id in ipairs(gone) do
     redis.call('ZREM', key('finished'), reservation_id)
     redis.call('ZREM', key('reservations'), reservation_id)
-    local node_id, state = unpack(redis.call('HMGET', reservation_key(reservation_id), 'node_id', 'state'))
+    local node_id, state, sequence = unpack(redis.call('HMGET', reservation_key(reservation_id), 'node_id', 'state',
+      'sequence'))
     if node_id then
-      tallies.move_state(state, nil)
+      tallies.move_state(sequence, state, nil)
       redis.call('ZREM', node_key(node_id, 'acknowledged'), reservation_id)
       redis.call('ZREM', node_key(node_id, 'finished'), reservation_id)
     else

@@ -43,7 +43,7 @@ local function take_out(reservation)
     drop_claim(node_id, sandbox_id)
   end
   charge_back(reservation, -1)
-  tallies.move_state(reservation.state, nil)
+  tallies.move_state(reservation.sequence, reservation.state, nil)
   redis.call('DEL', reservation_key(id))
 end
 
@@ -124,7 +124,7 @@ local function put_in(reservation, now)
   end
   if sandbox_id and (not ended or reservation.state == 'settled') then name_back(reservation, readable_ms, now) end
   charge_back(reservation, 1)
-  tallies.move_state(nil, reservation.state)
+  tallies.move_state(reservation.sequence, nil, reservation.state)
   redis.call('HSET', reservation_key(id), unpack(fields))
   if reservation.spread then spread_back(reservation, ended) end
   if ended then redis.call('PEXPIRE', reservation_key(id), integer(readable_ms + RETENTION_MS)) end

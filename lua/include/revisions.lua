@@ -11,7 +11,10 @@ do
   -- Writes fields of a reservation; none when what changes is written otherwise.
   function change_reservation(reservation_id, ...)
     local field, state = ...
-    if field == 'state' then tallies.move_state(redis.call('HGET', reservation_key(reservation_id), 'state'), state) end
+    if field == 'state' then
+      local before, sequence = unpack(redis.call('HMGET', reservation_key(reservation_id), 'state', 'sequence'))
+      tallies.move_state(sequence, before, state)
+    end
     if ... then redis.call('HSET', reservation_key(reservation_id), ...) end
     redis.call('HINCRBY', reservation_key(reservation_id), 'revision', 1)
     if not changes.told[reservation_id] then

@@ -57,7 +57,7 @@ do
     move_pool(node_id, before, row)
     move_capacity(node_id, before, row)
     if known.text and not before then tallies.distrust() end
-    tallies.move_row(before, row)
+    tallies.move_row(node_id, before, row)
     local place = row and cpu_rows.place_of(row, node_id)
     cpu_rows.move(node_id, known.place or (before and cpu_rows.place_of(before, node_id)), place, text)
     if (row and row.resources) or (before and before.resources) then resources.note_free(node_id, before, row) end

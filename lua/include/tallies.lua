@@ -1,6 +1,7 @@
 -- @include "include/keys"
 -- @include "include/reply"
 -- @include "include/pools"
+-- @include "include/stored_settings"
 -- Sums over the whole ledger that are kept with each change, so that nobody has to walk it for a summary:
 --   tallies   hash: capacity_, allocated_, reserved_ and closed_ of `cpu`, `memory` and `further:<resource>`, over the nodes
 --             that take creations and say what they have (pools r, c, o); free is the first less the others. `closed` is
@@ -8,6 +9,8 @@
 --             no longer pending.
 --             oldest_sequence: no reservation before it is pending.
 --             counted: tallies.WHOLE while all this is known to be whole (else read_summary has it counted anew)
+-- They are counted anew in slices, and how far is kept among the settings, which every script reads: `sums_counted_to` is
+-- 'nodes <id>', and after all nodes 'reservations <sequence>'. A change of what comes after it is left to the count.
 -- The straight text of a placement keeps what it reserves in `rotations`, whose write it makes anyway: straight_cpu and
 -- straight_mib, until a sweep moves them here.
 -- WHOLE: another number once there are more sums.
@@ -45,8 +48,23 @@ do
       and row.starting + row.running + row.pending_count >= row.count_most) or false
   end
 
-  -- A row changes from what it was; nil stands for no row. Most that it says stays, and is not written.
-  function tallies.move_row(before, row)
+  -- @inline "include/entry_order"
+
+  -- Whether a node's row, or a reservation's state, is among the sums.
+  local function is_counted(what, identity)
+    local phase, last = string.match(sums_counted_to or '', '^(%a+) (.*)$')
+    if phase ~= what then return phase ~= 'nodes' end
+    if what == 'reservations' then return (tonumber(identity) or 0) <= tonumber(last) end
+    return not comes_before(0, last, 0, identity)
+  end
+
+  -- A node's row changes from what it was; nil stands for no row. Most that it says stays, and is not written.
+  function tallies.move_row(node_id, before, row)
+    if not is_counted('nodes', node_id) then return end
+    tallies.add_row(before, row)
+  end
+
+  function tallies.add_row(before, row)
     local was, is = before and is_closed(before), row and is_closed(row)
     local old, new = before or row, row or before
     if not old then return end
@@ -68,18 +86,19 @@ do
     if new.resources then add_further(is, new, 1) end
   end
 
-  -- A reservation goes from one state to another; nil: it comes, or goes.
-  function tallies.move_state(from, to)
+  -- The reservation of this sequence goes from one state to another; nil: it comes, or goes.
+  function tallies.move_state(sequence, from, to)
+    if to == 'pending' then redis.call('HDEL', key('tallies'), 'oldest_sequence') end
+    if not is_counted('reservations', sequence) then return end
     if from and from ~= 'pending' then redis.call('HINCRBY', key('tallies'), 'state_' .. from, -1) end
-    if to == 'pending' then
-      redis.call('HDEL', key('tallies'), 'oldest_sequence')
-    elseif to then
-      redis.call('HINCRBY', key('tallies'), 'state_' .. to, 1)
-    end
+    if to and to ~= 'pending' then redis.call('HINCRBY', key('tallies'), 'state_' .. to, 1) end
   end
 
   -- Something cannot be told any more: all of it is to be counted anew.
-  function tallies.distrust() redis.call('HDEL', key('tallies'), 'counted') end
+  function tallies.distrust()
+    redis.call('HDEL', key('tallies'), 'counted')
+    redis.call('HDEL', KEYS[1], 'sums_counted_to')
+  end
 
   -- What the straight text of placements has reserved goes to the sums.
   function tallies.fold_straight()

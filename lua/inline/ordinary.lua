@@ -9,7 +9,7 @@ local format, strategy, admission, placement, report_ttl_ms, reservation_ttl_ms 
 local fill_to = share_filled(strategy, stored[13])
 if format ~= FORMAT or not fill_to or (admission ~= 'strategy' and admission ~= 'always')
   or not rotation_of_groups(placement) or stored[7] == 'unlimited' or stored[8] == 'unlimited'
-  or stored[10] or stored[12] or (stored[15] or '') ~= '' then
+  or stored[10] or stored[12] or (stored[15] or '') ~= '' or sums_counted_to then
   break
 end
 local rotations = call('HMGET', prefix .. 'rotations', 'now', 'offset', 'ties', 'placed', 'straight_cpu',

@@ -14,7 +14,7 @@
 repeat
   local call, form = redis.call, string.format
   local node_id, sequence, digest, node = ARGV[2], ARGV[4], ARGV[6], node_key(ARGV[2])
-  if settings.gated_until_ms or ARGV[11] == '1' or ARGV[12] ~= 'ready' or ARGV[14] ~= '' then break end
+  if settings.gated_until_ms or sums_counted_to or ARGV[11] == '1' or ARGV[12] ~= 'ready' or ARGV[14] ~= '' then break end
   local now_ms = form('%d', now)
   if call('ZCOUNT', prefix .. 'expiry', '-inf', now_ms) > 0
     or call('EXISTS', node .. ':reservations', node .. ':unnamed', node .. ':claims', node .. ':doubts', node .. ':assigned',

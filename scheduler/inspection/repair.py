@@ -82,6 +82,7 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
     if subjects["artifact_scopes"] or subjects["capacities"]:
         await _repair_totals(ledger)
     if subjects["tallies"]:
+        await ledger.client.command("HDEL", ledger.keys.tallies, "counted")
         await run("count_tallies")
     for group_key in sorted(subjects["group"]):
         await ledger.client.pipeline(

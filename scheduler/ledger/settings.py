@@ -158,7 +158,7 @@ class SettingsStore:
 
 _NOT_CONTENT = {
     *("format", "revision", "digest", "epoch", "about", "rebuild_of", "gated_until_ms"),
-    *("rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with"),
+    *("rebuilding_until_ms", "refresh_after", "unheard_since_ms", "lost_with", "sums_counted_to"),
 }
 
 

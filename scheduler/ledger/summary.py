@@ -23,7 +23,9 @@ class SummaryStore:
         self._domain = domain
 
     async def read(self) -> Summary:
-        """The sums of a ledger that has none, or lost count of them, are counted first. read_summary.lua"""
+        """The sums of a ledger that has none, or lost count of them, are counted first, in slices. read_summary.lua
+
+        Raises Overloaded when that takes longer than this call may; the next one goes on."""
         status, reply = await self._runner.run("read_summary")
         while status == "uncounted":
             await self._runner.run("count_tallies")

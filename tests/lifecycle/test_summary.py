@@ -14,12 +14,14 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import Admission, LedgerSettings, NodeResourceLimit
 from scheduler.domain.summary import Amount
-from scheduler.errors import NoNodes
+from scheduler.errors import NoNodes, SchedulerError
 from scheduler.inspection.recount import recount
 from scheduler.inspection.repair import repair
+from scheduler.ledger import codec
 from scheduler.ledger.ledger import Ledger
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
+from tests.support.half_way import Stop, StoppingLibrary, stopped
 
 GIB = 2**30
 SMALL = ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, cpu_count=2, memory_mb=4096))
@@ -162,9 +164,18 @@ async def test_further_resources_are_summed_as_they_are_held_and_freed(ledger: L
     assert await gpus() == [{}] * 4
 
 
-async def test_sums_follow_whatever_happens(ledger: Ledger, clock: VirtualClock) -> None:
-    """Placements, reports, cancels, confirms, drains and removals in a random order; then all of it is counted."""
-    chance = random.Random(7)
+async def count_a_slice(ledger: Ledger, size: int) -> str:
+    """Count so many rows or reservations anew; the status."""
+    text = StoppingLibrary({"SLICE": size}).get("count_tallies").text
+    reply = await ledger.client.command("EVAL", text, 1, ledger.keys.settings, "")
+    return codec.text(reply[0])
+
+
+@pytest.mark.parametrize("slices", [0, 1, 2], ids=["never", "one by one", "a few at a time"])
+async def test_sums_follow_whatever_happens(ledger: Ledger, clock: VirtualClock, slices: int) -> None:
+    """Placements, reports, cancels, confirms, drains and removals in a random order; then all of it is counted.
+    Also while the sums are counted anew, in slices between the others."""
+    chance, counts = random.Random(7), 0
     await ledger.settings.put(LedgerSettings(revision=1, strategy=Strategy.LEAST_LOADED), "r")
     names, made = [f"n{number}" for number in range(6)], []
     for node_id in names:
@@ -187,10 +198,15 @@ async def test_sums_follow_whatever_happens(ledger: Ledger, clock: VirtualClock)
             await ledger.nodes.remove(node_id)
             await list_node(ledger, node_id, cpus=chance.choice([8, 16, 24]))
         clock.advance(chance.choice([0, 100, 5000]))
+        if slices and chance.random() < 0.7 and await count_a_slice(ledger, slices) == "counted":
+            counts += 1
+            assert await recount(ledger) == [], f"step {step}"
+            await ledger.client.command("HDEL", ledger.keys.tallies, "counted")
         if step % 40 == 39:
             found = await ledger.summary.read()
             assert found.nodes == Counter(node.status.value for node in await ledger.nodes.list())
             assert await recount(ledger) == []
+    assert counts > 2 or not slices
     for _ in range(2):  # what is open ends, and an hour later nothing of it can be read any more
         clock.advance(4_000_000)
         while await ledger.reservations.sweep():
@@ -198,6 +214,26 @@ async def test_sums_follow_whatever_happens(ledger: Ledger, clock: VirtualClock)
     found = await ledger.summary.read()
     assert (found.reservations, found.reserved) == ({}, Amount(0, 0))
     assert await recount(ledger) == []
+
+
+async def test_a_count_that_is_stopped_half_way_begins_anew(ledger: Ledger) -> None:
+    for node_id in ("a", "b", "c"):
+        await list_node(ledger, node_id, used=4)
+    for _ in range(3):
+        made = (await ledger.placements.schedule(SMALL)).reservation
+        assert made is not None
+    await ledger.reservations.cancel(made.reservation_id)
+    before, stopped_at = await ledger.summary.read(), 0
+    for failing in range(1, 30):
+        await ledger.client.command("HDEL", ledger.keys.tallies, "counted")
+        async with stopped(ledger.client, Stop("count_tallies", failing), {"SLICE": 2}):
+            with contextlib.suppress(SchedulerError):
+                await ledger.summary.read()
+                break
+        stopped_at = failing
+        assert await ledger.summary.read() == before, f"stopped at command {failing}"
+        assert await recount(ledger) == []
+    assert stopped_at > 10
 
 
 async def test_sums_that_were_lost_are_counted_again(ledger: Ledger) -> None:
