@@ -25,19 +25,20 @@ local function with_most_running(members)
   return list, most
 end
 
--- Sets the nodes of a row that tie at a score: as a list, or as a block of one count that takes turns by rank.
-local function find_block(item, text)
-  local found, members = row_reads.down_from(item.key, text, text, TIED_MOST + 1), {}
-  for at = 1, #found, 2 do members[#members + 1] = found[at] end
-  if #members > TIED_MOST then
-    local before = row_reads.count_below(item.key, text)
+-- Sets the nodes of a row that tie at a score, of which the last one is known: as a list, or as a block of one count that
+-- takes turns by rank.
+local function find_block(item, text, last)
+  local before = row_reads.count_below(item.key, text)
+  local tied = row_reads.count_to(item.key, text) - before
+  if tied > TIED_MOST then
     local first = row_reads.glance(item.key, before)
-    if string.sub(first, 1, 30) == string.sub(members[1], 1, 30) then
-      item.first, item.tied = before, row_reads.count_to(item.key, text) - before
-      item.running = string.sub(first, 11, 20)
+    if string.sub(first, 1, 30) == string.sub(last, 1, 30) then
+      item.first, item.tied, item.running = before, tied, string.sub(first, 11, 20)
       return
     end
   end
+  local found, members = row_reads.down_from(item.key, text, text, TIED_MOST + 1), {}
+  for at = 1, #found, 2 do members[#members + 1] = found[at] end
   item.list, item.running = with_most_running(members)
   item.tied = #item.list
 end
@@ -60,7 +61,7 @@ local function fullest_of_row(class, row, cpu, least, reach)
   local item = { class = class, row = row, cpu = cpu, least = least, key = name, score = score, pressure = pressure }
   if score > least then item.head = NOT_THE_HEAD end
   if found[4] == found[2] then
-    find_block(item, found[2])
+    find_block(item, found[2], found[1])
   else
     item.list, item.tied, item.running = { found[1] }, 1, string.sub(found[1], 11, 20)
   end
