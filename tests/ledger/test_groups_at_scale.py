@@ -45,17 +45,20 @@ async def test_however_many_keys_there_are_the_open_groups_stay_bounded_and_cost
     if backend.server is None:
         pytest.skip("the embedded ledger counts no commands")
     ledger = await backend.open(clock=VirtualClock(), **PATIENCE)  # so that nothing becomes due on a slow machine
-    await fleet(ledger)
     costs: list[int] = []
-    for first in range(0, 5 * MOST, MOST):
-        before = await commands_run(ledger)
-        await place_new_keys(ledger, first, MOST)
-        costs.append(await commands_run(ledger) - before)
-        total, _, _ = await ledger.groups.list(limit=1)
-        assert total == MOST
-    # The first thousand evict nothing; after that every new group costs the same few commands.
-    assert max(costs[1:]) - min(costs[1:]) <= MOST // 100
-    await ledger.close()
+    try:
+        await fleet(ledger)
+        for first in range(0, 5 * MOST, MOST):
+            before = await commands_run(ledger)
+            await place_new_keys(ledger, first, MOST)
+            costs.append(await commands_run(ledger) - before)
+            total, _, _ = await ledger.groups.list(limit=1)
+            assert total == MOST
+    finally:
+        await ledger.close()
+    # The first thousand evict nothing; after that every new group costs the same few commands. The server counts those of
+    # connections as well, which come and go on a slow machine.
+    assert max(costs[1:]) <= 1.005 * min(costs[1:]), costs
 
 
 async def test_restarting_every_replica_changes_nothing_in_the_sequence_of_placements(backend: Backend) -> None:
