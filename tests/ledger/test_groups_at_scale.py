@@ -56,8 +56,8 @@ async def test_however_many_keys_there_are_the_open_groups_stay_bounded_and_cost
             assert total == MOST
     finally:
         await ledger.close()
-    # The first thousand evict nothing; after that every new group costs the same few commands. The server counts those of
-    # connections as well, which come and go on a slow machine.
+    # The first thousand evict nothing; after that every new group costs the same few commands.
+    # The server counts those of connections as well, which come and go on a slow machine.
     assert max(costs[1:]) <= 1.005 * min(costs[1:]), costs
 
 
