@@ -26,7 +26,7 @@ from scheduler.ledger.runner import Runner
 
 SCRIPT = "schedule_sandboxes"
 SENT_AT_ONCE = 32
-# What so few would save is less than what a further call costs.
+# Fewer wait for the end of their turn: a call for them alone costs more than waiting.
 SENT_BEFORE_THE_TURN_ENDS = 8
 # While the ledger decides nothing this way (another strategy, nodes with limits), nothing is sent this way.
 OFF_SECONDS = 1.0
@@ -130,10 +130,12 @@ class SeveralPlacements:
         reply = replied.result()
         if script_is_unknown(reply):
             self._ask(together, ends_at)
-        elif isinstance(reply, list):
-            self._hand_out(together, reply[0].decode(), reply[1:])
-        else:
-            _leave(together)
+            return
+        try:
+            if isinstance(reply, list):
+                self._hand_out(together, reply[0].decode(), reply[1:])
+        finally:
+            _leave(together)  # whatever came, nobody waits for more
 
     def _ask(self, together: Sequence[_Waiting], ends_at: float) -> None:
         """Send them where a connection is to be opened, or the script to be loaded, first."""
