@@ -22,7 +22,7 @@ local function go_on_from(place)
   return { 'again', 'sums' }
 end
 
-local phase, last = string.match(sums_counted_to or '', '^(%a+) (.*)$')
+local phase, last = tallies.place()
 redis.call('HDEL', KEYS[1], 'sums_counted_to')
 if not phase then
   redis.call('DEL', key('tallies'))

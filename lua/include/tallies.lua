@@ -50,10 +50,17 @@ do
 
   -- @inline "include/entry_order"
 
+  -- What is being counted anew, `nodes` or `reservations`, and the last one that was; nil: nothing is.
+  function tallies.place()
+    local phase, last = string.match(sums_counted_to or '', '^(%a+) (.*)$')
+    return phase, last
+  end
+
   -- Whether a node's row, or a reservation's state, is among the sums.
   local function is_counted(what, identity)
-    local phase, last = string.match(sums_counted_to or '', '^(%a+) (.*)$')
-    if phase ~= what then return phase ~= 'nodes' end
+    if not sums_counted_to then return true end
+    local phase, last = tallies.place()
+    if phase ~= what then return phase == 'reservations' end
     if what == 'reservations' then return (tonumber(identity) or 0) <= tonumber(last) end
     return not comes_before(0, last, 0, identity)
   end
@@ -64,6 +71,7 @@ do
     tallies.add_row(before, row)
   end
 
+  -- The same, whatever is being counted.
   function tallies.add_row(before, row)
     local was, is = before and is_closed(before), row and is_closed(row)
     local old, new = before or row, row or before
