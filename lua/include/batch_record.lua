@@ -22,9 +22,11 @@ do
       lines[index], figures[index] = entry[1] .. ';' .. table.concat(entry, ';', 3), table.concat(entry[2], ',')
     end
     local name = key('batch:' .. batch_id)
-    redis.call('HSET', name, 'fingerprint', terms.fingerprint, 'strategy', terms.strategy, 'refused',
-      table.concat(lines, '\n'), 'figures', table.concat(figures, '\n'))
+    -- The fingerprint, by which it is known, only once the key ends by itself.
+    redis.call('HSET', name, 'strategy', terms.strategy)
     redis.call('PEXPIRE', name, integer(keyed and terms.ttl_ms + math.max(RETENTION_MS, terms.ttl_ms) or UNKEYED_MS))
+    redis.call('HSET', name, 'fingerprint', terms.fingerprint, 'refused', table.concat(lines, '\n'), 'figures',
+      table.concat(figures, '\n'))
     return reply
   end
 end

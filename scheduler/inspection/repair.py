@@ -12,13 +12,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.inspection.finding import Finding
-from scheduler.inspection.key_table import explain_key
+from scheduler.inspection.key_table import Bound, explain_key
 from scheduler.inspection.recount import ARTIFACTS_AT_ONCE, BINDINGS_AT_ONCE, RESERVATIONS_AT_ONCE, check
 from scheduler.inspection.spreads import SpreadWalk
 from scheduler.inspection.walks import SLICE, in_slices, members_of
 from scheduler.ledger.ledger import Ledger
 
 COUNTED_AT_MOST = 5
+# What is to end by itself and has no end gets this one.
+ENDS_IN_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ async def _mend(ledger: Ledger, findings: Iterable[Finding]) -> None:
         elif known is not None and known.kind.name == "sandbox:{}":
             carrier = await ledger.client.command("GET", key)
             subjects["reservation"].update([carrier.decode()] if carrier else [])
+        elif known is not None and known.kind.bound is Bound.TTL:
+            await ledger.client.command("PEXPIRE", key, ENDS_IN_MS)
     if subjects["capacities"]:
         subjects["node"].update(await _nodes_of_two_capacities(ledger))
     # A node's findings may be about the reservations that it lists.

@@ -42,6 +42,21 @@ def inspect(server: RedisServer, *arguments: str) -> int:
     return 0
 
 
+def test_what_is_to_end_by_itself_and_does_not_gets_an_end(
+    odd_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch = KEYS.named("batch:b1")
+    with odd_server.client() as client:
+        client.hset(batch, "strategy", "least_loaded")
+        client.persist(KEYS.lease("discovery"))
+        assert inspect(odd_server, "repair", "--apply") == 0
+        told = capsys.readouterr().out
+        for name in (batch, KEYS.lease("discovery")):
+            assert f"repaired: key {name} has no TTL" in told
+            assert 0 < client.pttl(name) <= 3_600_000
+    assert inspect(odd_server, "check") == 0
+
+
 def test_repair_tells_first_and_writes_when_asked(odd_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert inspect(odd_server, "check") == 1
     capsys.readouterr()
