@@ -14,9 +14,10 @@
 -- ARGV[10]: forms_count  how many different requests follow
 -- ARGV[11..]: forms  each its length and its values (include/request); then the number of creations, and of each the
 --             reservation id, the sandbox id that the caller gives ('' when the node does), and which form it has
--- Reply: {'decided', strategy, replayed (1|0), {{index, node_id, endpoint, degraded, {reservation fields}}, …},
+-- Reply: {'decided', strategy, replayed (1|0), {{index, node_id, endpoint, degraded, …}, …},
 --        {{index, {limit, current, pending, requested, maximum} | {}, reason, count, …}, …}}: placed and refused
---        ones, by index from 0
+--        ones, by index from 0; a placed one ends as the reply of schedule_sandbox does, or, where an earlier
+--        attempt reserved it, with {reservation fields}
 --        {'refused', nodes, {limit, current, pending, requested, maximum} | {}, reason, count, …}: not all fit
 --        {'conflict', state of the single reservation with this key, '' when another batch has it}
 --        {'taken', index, {reservation fields} | {}}: the sandbox id is another's
@@ -128,7 +129,8 @@ do
   }
   for _, capacity in ipairs(held) do
     capacity.id, capacity.sandbox_id = capacity.creation.id, capacity.creation.sandbox_id
-    capacity.creation.fields, capacity.creation.endpoint = write_reservation(terms, capacity), capacity.endpoint
+    write_reservation(terms, capacity)
+    capacity.creation.held = capacity
   end
   tallies.flush()
   if ended then return ended end

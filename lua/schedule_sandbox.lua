@@ -21,7 +21,8 @@
 -- ARGV[17]: spread  what must be spread: max|skew,number,node|label,key; '' when nothing
 -- ARGV[18]: excluded_count  how many of the following are excluded nodes
 -- ARGV[19..]: excluded  node ids, then locality keys
--- Reply: {'placed', node_id, endpoint, strategy, degraded, {reservation fields, without what the caller brought} | {}}
+-- Reply: {'placed', node_id, endpoint, strategy, degraded}; of a creation then sequence, cpu_count, memory_bytes,
+--        created_at_ms, expires_at_ms, and by name what else was written and the caller cannot know
 --        {'replayed', node_id, endpoint, strategy, degraded, {reservation fields}}
 --        {'conflict', {reservation fields} | {}}: a batch has the key, or another request
 --        {'taken', {reservation fields} | {}}: the sandbox id is another's
@@ -95,14 +96,14 @@ turns.move(cursors, request, context, node_id)
 turns.save(cursors, now)
 if not request.creation then
   local endpoint = redis.call('HGET', node_key(node_id), 'endpoint') or ''
-  return { 'placed', node_id, endpoint, settings.strategy, context.degraded and '1' or '0', {} }
+  return { 'placed', node_id, endpoint, settings.strategy, context.degraded and '1' or '0' }
 end
 -- @include "include/reserve"
 local held = hold(request, context, node_id, row)
 held.id, held.sandbox_id = reservation_id, ARGV[8]
-local fields = write_reservation({
+write_reservation({
   fingerprint = ARGV[3], lifecycle = ARGV[4], request_id = ARGV[6], caller = ARGV[7], strategy = settings.strategy,
   now = now, ttl_ms = ARGV[5] ~= '' and tonumber(ARGV[5]) or settings.placement_reservation_ttl_ms,
 }, held)
 tallies.flush()
-return { 'placed', node_id, held.endpoint, settings.strategy, held.degraded, fields }
+return { 'placed', node_id, held.endpoint, settings.strategy, held.degraded, told_of(held) }

@@ -53,7 +53,7 @@ repeat
 
   several.write()
   for _, held in ipairs(several.held) do
-    replies[held.number] = { 'placed', held.node_id, held.endpoint, strategy, '0', held.fields }
+    replies[held.number] = { 'placed', held.node_id, held.endpoint, strategy, '0', told_of(held) }
   end
   do return { 'several', unpack(replies) } end
 until true

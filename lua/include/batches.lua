@@ -34,10 +34,12 @@ do
   function batches.placed_ones(creations)
     local placed = {}
     for index, creation in ipairs(creations) do
-      local told = creation.fields and as_table(creation.fields)
-      if told then
-        local endpoint = creation.endpoint or redis.call('HGET', node_key(told.node_id), 'endpoint') or ''
-        placed[#placed + 1] = { index - 1, told.node_id, endpoint, told.degraded or '0', creation.fields }
+      local earlier, held = creation.earlier, creation.held
+      if earlier then
+        local endpoint = redis.call('HGET', node_key(earlier.node_id), 'endpoint') or ''
+        placed[#placed + 1] = { index - 1, earlier.node_id, endpoint, earlier.degraded or '0', creation.fields }
+      elseif held then
+        placed[#placed + 1] = { index - 1, held.node_id, held.endpoint, held.degraded, told_of(held) }
       end
     end
     return placed

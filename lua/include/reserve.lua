@@ -9,6 +9,7 @@ local function hold(request, context, node_id, row)
   local held = {
     request = request, node_id = node_id, row = row, cpu = request.cpu, memory = context.demand.memory,
     degraded = context.degraded and '1' or '0', sequence = integer(redis.call('INCR', key('sequence'))),
+    fields = false, last_told = false,
   }
   local known = rows[node_id]
   known.endpoint = known.endpoint or redis.call('HGET', node_key(node_id), 'endpoint') or ''
@@ -43,8 +44,7 @@ local function hold(request, context, node_id, row)
   return held
 end
 
--- Writes the reservation of a hold (include/new_reservation has its terms). Returns its fields, without what the
--- caller brought.
+-- Writes the reservation of a hold, and its fields into it (include/new_reservation has its terms).
 local function write_reservation(terms, held)
   local node, id = node_key(held.node_id), held.id
   local fields, deadline, unnamed = describe_reservation(terms, held)
@@ -57,6 +57,6 @@ local function write_reservation(terms, held)
   else
     redis.call('HSET', node .. ':unnamed', id, unnamed)
   end
+  held.fields = fields
   write_record(terms, id, fields)
-  return fields
 end

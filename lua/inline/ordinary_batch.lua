@@ -57,7 +57,7 @@ repeat
   if ended then return ended end
   local placed = {}
   for number, held in ipairs(several.held) do
-    placed[number] = { held.number - 1, held.node_id, held.endpoint, '0', held.fields }
+    placed[number] = { held.number - 1, held.node_id, held.endpoint, '0', told_of(held) }
   end
   do return batch_record.write(batch_id, placed, refused, terms, ARGV[5] == '1') end
 until true

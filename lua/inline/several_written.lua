@@ -16,7 +16,7 @@ do
   function several.hold(terms, form, id, node_id, number)
     several.held[#several.held + 1] = {
       id = id, sandbox_id = '', request = form, terms = terms, node_id = node_id, cpu = form.cpus, memory = form.bytes,
-      number = number, sequence = false, node = false, endpoint = false, fields = false,
+      number = number, sequence = false, node = false, endpoint = false, fields = false, last_told = false,
     }
   end
 

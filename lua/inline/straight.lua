@@ -79,19 +79,10 @@ repeat
   call('ZADD', node .. ':reservations', sequence, id)
   call('HSET', node .. ':unnamed', id,
     (ARGV[4] == 'heartbeat' and 'h,' or 'e,') .. sequence .. ',' .. cpu_text .. ',' .. memory_text .. ',1')
-  local fields = {
-    'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu_text, 'memory_bytes', memory_text,
-    'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1',
-    -- Room for what follows, so that the table need not grow.
-    nil, nil, nil, nil,
-  }
-  local count = #fields
-  if ARGV[12] ~= '' then
-    fields[count + 1], fields[count + 2] = 'template_id', ARGV[12]
-    count = count + 2
-  end
-  if ARGV[13] ~= '' then fields[count + 1], fields[count + 2] = 'origin', ARGV[13] end
+  local made_of = ARGV[13] ~= '' and { 'origin', ARGV[13] } or {}
+  if ARGV[12] ~= '' then made_of[#made_of + 1], made_of[#made_of + 2] = 'template_id', ARGV[12] end
   call('HSET', reservation, 'fingerprint', ARGV[3], 'strategy', strategy, 'caller', ARGV[7], 'request_id', ARGV[6],
-    unpack(fields))
-  do return { 'placed', node_id, endpoint, strategy, '0', fields } end
+    'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu_text, 'memory_bytes', memory_text,
+    'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1', unpack(made_of))
+  do return { 'placed', node_id, endpoint, strategy, '0', sequence, cpu_text, memory_text, now_ms, deadline } end
 until true

@@ -29,6 +29,7 @@ from scheduler.domain.node import (
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle, Reservation, ReservationState
 from scheduler.errors import StoreUnusable
+from scheduler.ledger.request_codec import made_of
 
 # Of the figures of a report, those that differ nearly every time.
 _VOLATILE = tuple(tuple(FIGURES).index(name) for name in ("cpu_percent", "memory_used_bytes", "reported_at_unix_ms"))
@@ -142,40 +143,48 @@ def _reservation(reservation_id: str, found: Mapping[str, str]) -> Reservation:
     )
 
 
-# How the fields of a new reservation begin (schedule_sandbox.lua).
-_NEW_NAMES = [
-    *(b"node_id", b"state", b"lifecycle", b"cpu_count", b"memory_bytes", b"created_at_ms", b"expires_at_ms"),
-    *(b"sequence", b"revision"),
-]
-
-
-def new_reservation(reservation_id: str, flat: Sequence[Any], request: ScheduleRequest) -> Reservation:
-    """A reservation just made, by the places of its fields; its reply leaves out what the request contained."""
-    values = flat[1::2]
-    if flat[:18:2] != _NEW_NAMES:
-        raise ValueError(f"a new reservation begins with {flat[:18:2]}")
-    cpu_count, memory_bytes = int(values[3]), int(values[4])
-    later = flat[18::2]
-    group_key = values[9 + later.index(b"group_key")] if b"group_key" in later else b""
+def new_reservation(reservation_id: str, node_id: bytes, told: Sequence[Any], request: ScheduleRequest) -> Reservation:
+    """A reservation just made, of what its request asked for and its reply told (lua/schedule_sandbox)."""
+    _, cpu, memory, created, expires, *further = told
+    cpu_count, memory_bytes = int(cpu), int(memory)
     return Reservation(
         reservation_id,
-        values[0].decode(),
+        node_id.decode(),
         ReservationState.PENDING,
         request.lifecycle,
         cpu_count,
         memory_bytes,
-        int(values[5]),
-        int(values[6]),
+        int(created),
+        int(expires),
         sandbox_id=request.sandbox_id,
         sandbox_told=request.sandbox_id is not None,
         held_cpu_count=cpu_count,
         held_memory_bytes=memory_bytes,
         held_sandbox_count=1,
-        group_key=group_key.decode() or None,
+        group_key=(texts(further).get("group_key") or None) if further else None,
         request_id=request.request_id or None,
         caller=request.caller or None,
         resources=request.hint.resources if request.hint else {},
     )
+
+
+def new_fields(
+    node_id: bytes, told: Sequence[Any], request: ScheduleRequest, fingerprint: str, strategy: bytes
+) -> list[Any]:
+    """The fields of a reservation just made, as they were written (lua/include/new_reservation)."""
+    sequence, cpu_count, memory_bytes, created_at_ms, expires_at_ms, *further = told
+    template_id, origin = made_of(request)
+    fields = [
+        b"node_id", node_id, b"state", b"pending", b"lifecycle", request.lifecycle.value, b"cpu_count", cpu_count,
+        b"memory_bytes", memory_bytes, b"created_at_ms", created_at_ms, b"expires_at_ms", expires_at_ms,
+        b"sequence", sequence, b"revision", b"1", b"fingerprint", fingerprint, b"strategy", strategy,
+        b"caller", request.caller, b"request_id", request.request_id, *further,
+    ]  # fmt: skip
+    if template_id:
+        fields += (b"template_id", template_id)
+    if origin:
+        fields += (b"origin", origin)
+    return fields
 
 
 def sequence_of(flat: Sequence[Any]) -> int:

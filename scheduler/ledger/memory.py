@@ -39,8 +39,7 @@ _NAMES = (
     *("finished_at_ms", "reason", "orphaned", "degraded", "template_id", "ttl_ms", "own_deadline_ms", "tombstone"),
     *("group_key", "group_sequence", "group_cpu", "group_memory_mb", "group_charged", "spread"),
 )
-_CODE: Mapping[str, int] = {name: code for code, name in enumerate(_NAMES)}
-_CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for name, code in _CODE.items()}
+_CODE_BY_NAME: Mapping[bytes, int] = {name.encode(): code for code, name in enumerate(_NAMES)}
 _PACKER = msgpack.Packer()
 
 
@@ -81,9 +80,8 @@ class ReservationMemory:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def remember(self, reservation_id: str, flat: Sequence[Any], given: Mapping[str, bytes] | None = None) -> None:
-        """The reservation's fields as a script returned them, plus the request's own values (`given`), which the
-        reply leaves out."""
+    def remember(self, reservation_id: str, flat: Sequence[Any]) -> None:
+        """The reservation's alternating field names and values, as the ledger has them."""
         if self.limit <= 0:
             return
         form = _form_of(tuple(flat[::2]))
@@ -92,9 +90,6 @@ class ReservationMemory:
         fields: list[Any] = [None] * (2 * len(form.codes))
         fields[::2] = form.codes
         fields[1::2] = flat[1::2] if form.kept is None else [flat[place] for place in form.kept]
-        if given is not None:
-            for given_name, value in given.items():
-                fields += (_CODE[given_name], value)
         known = self._kept.get(reservation_id)
         if known is not None and known[0] > revision:
             return

@@ -68,26 +68,15 @@ class PlacementStore:
         _raise_unless_decided(status, reply)
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
-        node_id, endpoint, strategy, degraded, fields = reply
+        node_id, endpoint, strategy, degraded, *told = reply
+        replayed = status == "replayed"
         reservation = None
-        if fields:
-            self._runner.note_sequence(codec.sequence_of(fields))
-            brought = None
-            if status == "placed":
-                reservation = codec.new_reservation(reservation_id, fields, request)
-                brought = {
-                    "fingerprint": fingerprint.encode(),
-                    "strategy": strategy,
-                    "caller": request.caller.encode(),
-                    "request_id": request.request_id.encode(),
-                }
-            else:
-                reservation = _reserved(reservation_id, fields, request)
-            self._runner.memory.remember(reservation_id, fields, brought)
+        if told:
+            reservation = self._reserved(reservation_id, node_id, told, request, fingerprint, strategy)
         return Decision(
             NodeAddress(codec.text(node_id), codec.text(endpoint)),
             Strategy(codec.text(strategy)),
-            replayed=status == "replayed" and request.idempotency_key is not None,
+            replayed=replayed and request.idempotency_key is not None,
             degraded=degraded == b"1",
             reservation=reservation,
         )
@@ -148,24 +137,17 @@ class PlacementStore:
         if status != "decided":
             raise unexpected("schedule_batch", status)
         strategy, replayed, placed, refused = reply
-        given = {
-            "fingerprint": fingerprint.encode(),
-            "strategy": strategy,
-            "caller": first.caller.encode(),
-            "request_id": first.request_id.encode(),
-        }
-        for index, _, _, _, fields in placed:
-            self._runner.note_sequence(codec.sequence_of(fields))
-            self._runner.memory.remember(f"{base_id}-{int(index)}", fields, None if int(replayed) else given)
         return BatchDecision(
             placed=tuple(
                 Placed(
                     int(index),
                     NodeAddress(codec.text(node_id), codec.text(endpoint)),
-                    _reserved(f"{base_id}-{int(index)}", fields, first),
+                    self._reserved(
+                        f"{base_id}-{int(index)}", node_id, told, batch.requests[int(index)], fingerprint, strategy
+                    ),
                     int(degraded) == 1,
                 )
-                for index, node_id, endpoint, degraded, fields in placed
+                for index, node_id, endpoint, degraded, *told in placed
             ),
             refused=tuple(
                 Refused(int(index), codec.counts(reasons), _over_limit(figures)) for index, figures, *reasons in refused
@@ -173,6 +155,30 @@ class PlacementStore:
             strategy=Strategy(codec.text(strategy)),
             replayed=int(replayed) == 1 and keyed,
         )
+
+    def _reserved(
+        self,
+        reservation_id: str,
+        node_id: bytes,
+        told: list[Any],
+        request: ScheduleRequest,
+        fingerprint: str,
+        strategy: bytes,
+    ) -> Reservation:
+        """The reservation, which is remembered: its fields where it was there already, else what its reply told."""
+        if isinstance(told[0], list):
+            fields = told[0]
+            self._runner.note_sequence(codec.sequence_of(fields))
+            self._runner.memory.remember(reservation_id, fields)
+            found = codec.reservation(reservation_id, fields)
+            return replace(
+                found, caller=found.caller or request.caller, request_id=found.request_id or request.request_id or None
+            )
+        self._runner.note_sequence(int(told[0]))
+        if self._runner.memory.limit:
+            fields = codec.new_fields(node_id, told, request, fingerprint, strategy)
+            self._runner.memory.remember(reservation_id, fields)
+        return codec.new_reservation(reservation_id, node_id, told, request)
 
     async def explain(self, request: ScheduleRequest) -> Explanation:
         """Rank or refusal reason of every node for this request; reserves nothing and moves no cursor."""
@@ -234,14 +240,6 @@ def _taken(sandbox_id: str, fields: list[Any]) -> Conflict:
         return Conflict(f"sandbox {sandbox_id!r} runs already, or did a moment ago")
     # It may be another caller's reservation, so its id and node are not shown.
     return Conflict(f"sandbox {sandbox_id!r} belongs to another reservation")
-
-
-def _reserved(reservation_id: str, fields: list[Any], request: ScheduleRequest) -> Reservation:
-    """The reservation; the reply to a new one leaves out what the request itself contained."""
-    found = codec.reservation(reservation_id, fields)
-    return replace(
-        found, caller=found.caller or request.caller, request_id=found.request_id or request.request_id or None
-    )
 
 
 def _no_nodes(reply: list[Any]) -> NoNodes:

@@ -33,6 +33,12 @@ def group_key(request: ScheduleRequest) -> str:
     return key if trimmed and len(key.encode()) <= GROUP_KEY_BYTES_MAX else ""
 
 
+def made_of(request: ScheduleRequest) -> tuple[str, str]:
+    """The template of a request, and the group that what it is made of belongs to; "" when there is none."""
+    hint = request.hint
+    return (trim(hint.template_id) if hint is not None else "", group_key(request))
+
+
 def fingerprint(request: ScheduleRequest) -> str:
     """Equal for equal requests: a repeated Idempotency-Key must come with the same one."""
     hint = request.hint
@@ -107,9 +113,8 @@ def request_arguments(request: ScheduleRequest, entropy: int) -> list[str | int]
         return ["ordinary", 0, 0, "", "", entropy, "", "", "", len(excluded), *excluded]
     kind = "cold" if hint.kind is HintKind.COLD_SANDBOX else "template"
     locality = list(dict.fromkeys(trim(key) for key in hint.locality if trim(key))) if hint.locality else []
-    template_id = trim(hint.template_id)
     return [
-        kind, hint.cpu_count, hint.memory_mb, template_id, group_key(request), entropy,
+        kind, hint.cpu_count, hint.memory_mb, *made_of(request), entropy,
         labels.written(hint.require), resources.written(hint.resources), _spread(hint.spread), len(excluded),
         *excluded, *locality,
     ]  # fmt: skip
