@@ -1,5 +1,5 @@
 -- Every key of a domain carries the tag of the one key the caller passes.
-local prefix = string.match(KEYS[1], '^(.*:)shared_settings$')
+local prefix = string.sub(KEYS[1], 1, -1 - #'shared_settings')
 
 local function key(name)
   return prefix .. name

@@ -1,6 +1,7 @@
 -- inline/ordinary.lua: whether the ledger is in a state in which creations may be placed in the ordinary way
 -- (inline/straight says what that is): the strategy, the times, where the rotations stand, and the classes of the
--- index. `break` leaves the block around it when it is not.
+-- index. `break` leaves the block around it when it is not. Whoever uses it asks whether a node is avoided, with what
+-- else it asks.
 -- Reads: stored
 -- Sets: admission, call, fill_to, form, format, listed, now, now_ms, placement, report_ttl_ms, reservation_ttl_ms,
 --   rotations, strategy
@@ -17,7 +18,7 @@ local rotations = call('HMGET', prefix .. 'rotations', 'now', 'offset', 'ties', 
 local now = read_clock(ARGV[1], rotations[1], rotations[2])
 local now_ms = form('%d', now)
 if call('ZCOUNT', prefix .. 'seen', '-inf', form('(%d', now - report_ttl_ms)) > 0
-  or call('ZCOUNT', prefix .. 'expiry', '-inf', now_ms) > 0 or call('EXISTS', prefix .. 'avoided_until') == 1 then
+  or call('ZCOUNT', prefix .. 'expiry', '-inf', now_ms) > 0 then
   break
 end
 local listed = call('HGETALL', prefix .. 'classes')

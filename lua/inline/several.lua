@@ -3,6 +3,7 @@
 -- are read as they will be (include/planned_reads). What was decided is written by inline/several_written.
 -- Reads: call, fill_to, listed, rotations
 -- Sets: several
+if call('EXISTS', prefix .. 'avoided_until') == 1 then break end
 -- @inline "include/planned"
 local several = { picker = { counter = tonumber(rotations[3] or '0') }, changed = {}, refused = {} }
 do

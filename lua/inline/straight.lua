@@ -8,21 +8,21 @@
 -- Sets: stored
 local stored = read_stored()
 repeat
-  if ARGV[8] ~= '' or ARGV[9] == 'ordinary' or ARGV[15] ~= '' or ARGV[16] ~= '' or ARGV[17] ~= '' or ARGV[18] ~= '0'
-    or (ARGV[19] and stored[9] == '1') or (ARGV[13] ~= '' and tonumber(stored[14] or '')) then
+  local argv = ARGV
+  if argv[8] ~= '' or argv[9] == 'ordinary' or argv[15] ~= '' or argv[16] ~= '' or argv[17] ~= '' or argv[18] ~= '0'
+    or (argv[19] and stored[9] == '1') or (argv[13] ~= '' and tonumber(stored[14] or '')) then
     break
   end
   -- @inline "inline/ordinary"
-  local cpus, memory_mb, id = ARGV[10], ARGV[11], ARGV[2]
-  if ARGV[9] == 'template' and ARGV[12] ~= '' then
-    local known = call('HMGET', prefix .. 'template:' .. ARGV[12], 'cpu_count', 'memory_mb')
-    cpus, memory_mb = known[1] or cpus, known[2] or memory_mb
+  local cpu_text, memory_mb, id = argv[10], argv[11], argv[2]
+  if argv[9] == 'template' and argv[12] ~= '' then
+    local known = call('HMGET', prefix .. 'template:' .. argv[12], 'cpu_count', 'memory_mb')
+    cpu_text, memory_mb = known[1] and form('%d', known[1]) or cpu_text, known[2] or memory_mb
   end
-  cpus = tonumber(cpus)
-  local bytes = memory_mb * 1048576
+  local cpus, bytes = tonumber(cpu_text), memory_mb * 1048576
   if cpus <= 0 or bytes <= 0 then break end
-  local reservation = prefix .. 'reservation:' .. id
-  if call('EXISTS', reservation, batch_beside(id)) > 0 then break end
+  local reservation, loads = prefix .. 'reservation:' .. id, prefix .. 'loads'
+  if call('EXISTS', prefix .. 'avoided_until', reservation, batch_beside(id)) > 0 then break end
 
   -- Choose.
   -- @inline "include/ties"
@@ -40,7 +40,7 @@ repeat
     if not rows_found then
       -- @inline "include/straight_refusal"
       local refusal, commonest = refuse_straight(classes, { cpus = cpus, bytes = bytes, listed = listed }, function(id)
-        return call('HGET', prefix .. 'loads', id) or ''
+        return call('HGET', loads, id) or ''
       end)
       if not refusal then break end
       note_refused(commonest, now)
@@ -52,7 +52,7 @@ repeat
 
   local node_id = string.sub(found.member, 31)
   local class, row, member = found.item.class, found.row, found.member
-  local chosen = ordinary_nodes.read(call('HGET', prefix .. 'loads', node_id) or '', node_id, found,
+  local chosen = ordinary_nodes.read(call('HGET', loads, node_id) or '', node_id, found,
     cpu_rows.classes[class.name])
   if not chosen then break end
   local new_score, new_row = ordinary_nodes.add(chosen, class, cpus, bytes), row + cpus
@@ -60,29 +60,29 @@ repeat
   -- Write, in the order of include/index and of the text below.
   local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
   -- @inline "include/rates"
-  call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', form('%d', clock_offset), 'ties',
-    form('%d', (rotations[3] or 0) + 1), 'placed', count_placed(rotations[4], now), 'straight_cpu',
+  call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', clock_offset == 0 and '0' or form('%d', clock_offset),
+    'ties', form('%d', (rotations[3] or 0) + 1), 'placed', count_placed(rotations[4], now), 'straight_cpu',
     form('%d', (rotations[5] or 0) + cpus), 'straight_mib', form('%d', (rotations[6] or 0) + memory_mb))
   local endpoint = call('HGET', node, 'endpoint') or ''
   local sequence = form('%d', call('INCR', prefix .. 'sequence'))
   call('ZADD', rows_key .. form('%d', new_row), form('%d', new_score), chosen.member)
-  call('HSET', prefix .. 'loads', node_id, ordinary_nodes.written(chosen))
+  call('HSET', loads, node_id, ordinary_nodes.written(chosen))
   local head = found.item.head or call('ZRANGE', found.key, '0', '1', 'WITHSCORES')
   if head[1] == member then cpu_rows.set_head(class.name, row, head[4] and tonumber(head[4]) or EMPTY) end
   cpu_rows.lower_head(class.name, new_row, new_score)
   cpu_rows.flush()
   call('ZREM', found.key, member)
-  local cpu_text, memory_text = form('%d', cpus), form('%d', bytes)
-  local deadline = form('%d', now + (ARGV[5] ~= '' and ARGV[5] or reservation_ttl_ms))
+  local memory_text = form('%d', bytes)
+  local deadline = form('%d', now + (argv[5] ~= '' and argv[5] or reservation_ttl_ms))
   call('ZADD', prefix .. 'reservations', sequence, id)
   call('ZADD', prefix .. 'expiry', deadline, id)
   call('ZADD', node .. ':reservations', sequence, id)
   call('HSET', node .. ':unnamed', id,
-    (ARGV[4] == 'heartbeat' and 'h,' or 'e,') .. sequence .. ',' .. cpu_text .. ',' .. memory_text .. ',1')
-  local made_of = ARGV[13] ~= '' and { 'origin', ARGV[13] } or {}
-  if ARGV[12] ~= '' then made_of[#made_of + 1], made_of[#made_of + 2] = 'template_id', ARGV[12] end
-  call('HSET', reservation, 'fingerprint', ARGV[3], 'strategy', strategy, 'caller', ARGV[7], 'request_id', ARGV[6],
-    'node_id', node_id, 'state', 'pending', 'lifecycle', ARGV[4], 'cpu_count', cpu_text, 'memory_bytes', memory_text,
+    (argv[4] == 'heartbeat' and 'h,' or 'e,') .. sequence .. ',' .. cpu_text .. ',' .. memory_text .. ',1')
+  local made_of = argv[13] ~= '' and { 'origin', argv[13] } or {}
+  if argv[12] ~= '' then made_of[#made_of + 1], made_of[#made_of + 2] = 'template_id', argv[12] end
+  call('HSET', reservation, 'fingerprint', argv[3], 'strategy', strategy, 'caller', argv[7], 'request_id', argv[6],
+    'node_id', node_id, 'state', 'pending', 'lifecycle', argv[4], 'cpu_count', cpu_text, 'memory_bytes', memory_text,
     'created_at_ms', now_ms, 'expires_at_ms', deadline, 'sequence', sequence, 'revision', '1', unpack(made_of))
   do return { 'placed', node_id, endpoint, strategy, '0', sequence, cpu_text, memory_text, now_ms, deadline } end
 until true
