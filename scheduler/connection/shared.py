@@ -67,8 +67,10 @@ class SharedConnection(asyncio.Protocol):
         connection._reader = connection._writer = None  # noqa: SLF001
         self._transport: asyncio.WriteTransport = self._writer.transport
         self._transport.set_protocol(self)
-        # What is written leaves at once; uvloop would keep it until its own turn ends.
-        self._transport.set_write_buffer_limits(0)
+        if self._transport.get_extra_info("ssl_object") is None:
+            # What is written leaves at once; uvloop would keep it until its own turn ends. Not over TLS, which takes an
+            # empty buffer for a full one then, and pauses writing until the server sends something.
+            self._transport.set_write_buffer_limits(0)
 
     def ask(self, packed: bytes, ends_at: float) -> Reply:
         """The reply to one packed command. An error, TimeoutError after `ends_at` among them, is a value too."""

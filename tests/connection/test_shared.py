@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from redis.asyncio.connection import AbstractConnection
+import uvloop
+from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import InvalidResponse, ResponseError
 
@@ -20,6 +23,7 @@ from scheduler.connection.shared import SharedConnection, pack
 from scheduler.errors import StoreUnavailable, StoreUnusable
 from tests.connection.conftest import SETTINGS, Connect
 from tests.connection.stub_server import StubServer, bulk
+from tests.redis.certificates import make_certificates
 from tests.support.relay import Relay
 from tests.support.servers import RedisServer
 
@@ -98,6 +102,41 @@ async def test_what_is_asked_in_one_turn_leaves_in_one_write() -> None:
     shared.data_received(b"".join(bulk(str(number)) for number in range(10)))
     assert [reply.result() for reply in first] == [str(number).encode() for number in range(10)]
     shared.close()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_over_tls_no_call_waits_for_another(tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    made = make_certificates(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made.server, made.server_key)
+
+    async def answer_in_two_parts(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while command := await reader.read(1_000):
+            for part in (b"$1\r\n", b"x\r\n") * command.count(b"ECHO"):
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.01)  # each comes by itself
+        writer.close()
+
+    async def ask_in_turn() -> None:
+        server = await asyncio.start_server(answer_in_two_parts, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        connection = SSLConnection(
+            host="127.0.0.1", port=port, ssl_ca_certs=str(made.authority), protocol=2, driver_info=None
+        )
+        await connection.connect()
+        shared = SharedConnection(connection, FAR)
+        try:
+            for what in ("first", "second", "third"):
+                assert await asked(shared, what, seconds=20.0) == b"x"
+        finally:
+            shared.close()
+            await shared.closed
+            server.close()
+            await server.wait_closed()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(ask_in_turn())
 
 
 async def test_what_is_flushed_leaves_before_the_turn_ends_and_the_rest_with_the_turn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -85,6 +86,18 @@ async def test_tls_with_a_trusted_certificate_works(
     client = await connect_to(tls_server.url, tls_ca_file=str(certificates.authority))
     await client.check_server()
     assert await count(client) == [b"ok", 1]
+
+
+async def test_no_call_over_tls_waits_for_another_or_for_a_second_attempt(
+    tls_server: TlsServer, certificates: Certificates, connect_to: Connect
+) -> None:
+    client = await connect_to(tls_server.url, tls_ca_file=str(certificates.authority), attempt_timeout_ms=5_000)
+    assert await count(client) == [b"ok", 1]
+    for turn in range(20):
+        await asyncio.sleep(0.001 * turn)  # whatever the server sends by itself meanwhile
+        assert await count(client) == [b"ok", turn + 2]
+    await asyncio.gather(*(count(client) for _ in range(100)))
+    assert client.statistics.retries == 0
 
 
 @pytest.mark.parametrize("trust", ["stranger", None])
