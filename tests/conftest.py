@@ -23,9 +23,10 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from scheduler.domain.settings import LedgerSettings
-from tests.support.backends import PATIENCE, Backend, put_settings
+from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.lua_globals import look_in_lua
+from tests.support.patience import be_patient
 from tests.support.servers import RedisServer
 from tests.support.watchdog import watch
 
@@ -98,6 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "ledger_settings(**fields): the settings the ledger of this test starts with")
     watch(config)
     look_in_lua()
+    be_patient()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -183,8 +185,8 @@ async def open_ledger_on(backend: Backend, clock: VirtualClock) -> AsyncIterator
 
 @pytest.fixture
 async def ledger(open_ledger_on: OpenLedger, ledger_settings: LedgerSettings) -> Ledger:
-    """A ledger with settings, on the virtual clock; patient, since no test of it is about how long a call takes."""
-    return await open_ledger_on(ledger_settings, **PATIENCE)
+    """A ledger with settings, on the virtual clock."""
+    return await open_ledger_on(ledger_settings)
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from scheduler.domain.settings import (
     Limits,
     NodeResourceLimit,
 )
-from tests.support.backends import PATIENCE, Backend, put_settings
+from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
+from tests.support.patience import PATIENCE
 from tests.support.relay import Relay
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class World:
         clock = VirtualClock()
         switch = StoreSwitch(backend) if with_switch else None
         redis_addr = await switch.start() if switch else None
-        ledger = await backend.open(clock=clock, redis_addr=redis_addr, **PATIENCE)
+        ledger = await backend.open(clock=clock, redis_addr=redis_addr)
         if switch:
             switch.ledger = ledger
         await put_settings(ledger, settings)

@@ -33,7 +33,6 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.ledger.ledger import open_ledger
 from scheduler.ledger.node_pages import SORTS
 from scheduler.service import build_services
-from tests.support.backends import PATIENCE
 
 DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.sampled_from(["30s", "1m30s", "24h"])
 schemathesis.openapi.format("duration-go", DURATIONS)
@@ -166,7 +165,7 @@ class LiveServer:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     async def _serve(self) -> None:
-        ledger = await open_ledger(options=StoreOptions(fake_server=fakeredis.FakeServer(), **PATIENCE))
+        ledger = await open_ledger(options=StoreOptions(fake_server=fakeredis.FakeServer()))
         await ledger.settings.put(LedgerSettings(), "test")
         app = create_app(build_services(ledger), options=HttpOptions(request_timeout_ms=60_000))
         self.server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))

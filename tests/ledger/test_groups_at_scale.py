@@ -10,7 +10,7 @@ from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStat
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import GroupSettings, LedgerSettings
 from scheduler.ledger.ledger import Ledger
-from tests.support.backends import PATIENCE, Backend, put_settings
+from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 
 NODES = tuple(f"node-{number}" for number in range(8))
@@ -44,7 +44,7 @@ async def commands_run(ledger: Ledger) -> int:
 async def test_however_many_keys_there_are_the_open_groups_stay_bounded_and_cost_the_same(backend: Backend) -> None:
     if backend.server is None:
         pytest.skip("the embedded ledger counts no commands")
-    ledger = await backend.open(clock=VirtualClock(), **PATIENCE)  # so that nothing becomes due on a slow machine
+    ledger = await backend.open(clock=VirtualClock())
     costs: list[int] = []
     try:
         await fleet(ledger)

@@ -21,7 +21,6 @@ from scheduler.inspection.repair import repair
 from scheduler.ledger import codec, request_codec
 from scheduler.ledger.ledger import Ledger
 from tests.conftest import OpenLedger
-from tests.support.backends import PATIENCE
 from tests.support.clock import VirtualClock
 from tests.support.half_way import Stop, stopped
 from tests.support.recount import assert_ledger_is_sound
@@ -259,7 +258,7 @@ async def test_batches_on_equal_nodes_are_what_single_calls_would_be(
 
 async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_ledger_on: OpenLedger) -> None:
     settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
-    ledger = await open_ledger_on(settings, **PATIENCE)
+    ledger = await open_ledger_on(settings)
     await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 200, 200 * GIB)] * 3)
     # Each stop is another text to compile, which the embedded ledger is slow at.
     calls, failing, step, rounds, whole = together(ledger), 0, 5 if ledger.client.embedded else 1, 0, 0
@@ -287,7 +286,7 @@ async def test_a_call_stopped_at_any_command_is_made_again_for_each_alone(open_l
 async def test_a_batch_stopped_at_any_command_and_asked_for_again_reserves_each_creation_once(
     open_ledger_on: OpenLedger,
 ) -> None:
-    ledger = await open_ledger_on(LedgerSettings(strategy=Strategy.LEAST_LOADED), **PATIENCE)
+    ledger = await open_ledger_on(LedgerSettings(strategy=Strategy.LEAST_LOADED))
     await fleet(ledger, [NodeSnapshot(NodeStatus.READY, 200, 200 * GIB)] * 3)
     failing, step, rounds, whole = 0, 7 if ledger.client.embedded else 1, 0, 0
     while whole < 4:  # how many commands there are differs a little from one batch to the next

@@ -28,7 +28,7 @@ from scheduler.inspection.repair import repair
 from scheduler.ledger.ledger import Ledger
 from tests.lua.test_index import Example, Fleet
 from tests.support import index_oracle as oracle
-from tests.support.backends import PATIENCE, SHEBANG, Backend, put_settings
+from tests.support.backends import SHEBANG, Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.index_oracle import Demand, Row
 from tests.support.recount import assert_ledger_is_sound
@@ -56,7 +56,7 @@ def library(few_classes: ScriptLibrary, backend: Backend) -> ScriptLibrary:
 async def open_crowded(
     backend: Backend, library: ScriptLibrary, settings: LedgerSettings, clock: VirtualClock, domain: str = "crowded"
 ) -> Ledger:
-    ledger = await backend.open(domain=domain, clock=clock, **PATIENCE)
+    ledger = await backend.open(domain=domain, clock=clock)
     ledger.client.scripts = library
     await put_settings(ledger, settings)
     return ledger

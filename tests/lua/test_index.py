@@ -33,7 +33,7 @@ from scheduler.errors import NoNodes
 from scheduler.lab.calls import CallRecorder
 from scheduler.ledger.ledger import Ledger
 from tests.support import index_oracle as oracle
-from tests.support.backends import PATIENCE, Backend, put_settings
+from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.index_oracle import Demand, Row
 from tests.support.model.choosing import ranked_to
@@ -287,7 +287,7 @@ class Example:
 
 async def play(backend: Backend, seed: int) -> Counter[str]:
     fleet, clock = Fleet(seed), VirtualClock()
-    ledger = await backend.open(domain=f"index-{seed}", clock=clock, **PATIENCE)
+    ledger = await backend.open(domain=f"index-{seed}", clock=clock)
     try:
         await put_settings(ledger, fleet.settings)
         return await Example(ledger, backend, fleet, clock).run()
@@ -351,7 +351,7 @@ LEAST_LOADED = pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
 
 async def test_nodes_beyond_the_last_class_take_all_that_fits_them(real_server: RedisServer) -> None:
     """Every node has a CPU count of its own; 260 of them are more than there are classes."""
-    ledger = await Backend("real", server=real_server).open(**PATIENCE)
+    ledger = await Backend("real", server=real_server).open()
     await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED))
     await fleet_of(ledger, *(ready(1_000 + number, allocated_cpu=999) for number in range(260)))
     assert await ledger.client.command("HLEN", ledger.keys.classes) == 256
@@ -400,7 +400,7 @@ async def test_equal_nodes_of_several_classes_take_turns_by_id(ledger: Ledger) -
 @pytest.mark.parametrize("classes", [1, 3, 64])
 async def test_a_placement_takes_so_many_steps_and_no_more(classes: int, real_server: RedisServer) -> None:
     """A step is a command that the script runs. Each class may add one for a chunk of its rows."""
-    ledger = await Backend("real", server=real_server).open(**PATIENCE)
+    ledger = await Backend("real", server=real_server).open()
     await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED))
     chance = Random(classes)
     await fleet_of(ledger, *(ready(64 + number % classes, 64, chance.randint(0, 60)) for number in range(640)))
@@ -418,7 +418,7 @@ async def test_a_placement_takes_so_many_steps_and_no_more(classes: int, real_se
 @pytest.mark.parametrize("turns", [0, 10**6])
 async def test_a_batch_on_equal_nodes_reads_them_together(turns: int, real_server: RedisServer) -> None:
     """Each of 64 nodes is told its endpoint and written in three places; the rows are read and written together."""
-    ledger = await Backend("real", server=real_server).open(**PATIENCE)
+    ledger = await Backend("real", server=real_server).open()
     await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED))
     await fleet_of(ledger, *(ready(64, 64) for _ in range(320)))
     await ledger.client.command("HSET", ledger.keys.named("rotations"), "ties", turns)

@@ -24,7 +24,7 @@ from scheduler.domain.placement import Decision, ScheduleRequest, Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import LedgerSettings
 from scheduler.ledger.ledger import Ledger
-from tests.support.backends import PATIENCE, Backend, put_settings
+from tests.support.backends import Backend, put_settings
 from tests.support.clock import VirtualClock
 from tests.support.model import Conflicting, LifecycleModel, ModelReservation, Refusal, Told, Totals
 from tests.support.model.ranking import Request, dimensions
@@ -95,7 +95,7 @@ class SideBySide:
     async def open(self, chosen: LedgerSettings) -> None:
         """A ledger of its own for this example, and the model of it."""
         domain = f"example-{next(_domains)}"
-        self.replicas = [await self.backend.open(domain=domain, clock=self.clock, **PATIENCE) for _ in range(2)]
+        self.replicas = [await self.backend.open(domain=domain, clock=self.clock) for _ in range(2)]
         self.next_replica()
         await put_settings(self.ledger, chosen)
         await self.ledger.templates.put(KNOWN_TEMPLATE)

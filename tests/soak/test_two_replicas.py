@@ -22,7 +22,7 @@ from scheduler.api.http import create_app
 from scheduler.domain.placement import Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.inspection.recount import recount
-from scheduler.ledger.ledger import Ledger, StoreOptions, open_ledger
+from scheduler.ledger.ledger import Ledger, open_ledger
 from scheduler.service import build_services
 from tests.support.backends import put_settings
 from tests.support.clock import VirtualClock
@@ -31,7 +31,6 @@ from tests.support.servers import RedisServer
 MIB = 1024 * 1024
 DEFAULT_TTL_MS = 600_000
 READABLE_MS = 3_600_000
-PATIENCE = StoreOptions(operation_timeout_ms=60_000, attempt_timeout_ms=30_000)
 _domains = itertools.count()
 _server: RedisServer | None = None
 
@@ -96,7 +95,7 @@ class TwoReplicas(RuleBasedStateMachine):
         self.ledgers: list[Ledger] = []
         self.clients: list[httpx.AsyncClient] = []
         for _ in range(2):
-            ledger = await open_ledger(_server.address, domain=domain, options=PATIENCE, clock=self.clock)
+            ledger = await open_ledger(_server.address, domain=domain, clock=self.clock)
             self.ledgers.append(ledger)
             transport = httpx.ASGITransport(create_app(build_services(ledger)))
             self.clients.append(httpx.AsyncClient(transport=transport, base_url="http://replica", timeout=60))

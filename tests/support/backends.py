@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from scheduler.connection.client import StoreOptions
     from scheduler.ledger.ledger import Ledger
 
-# For a ledger that is asked hundreds of things at once, on a machine that does other things too: what is called is
-# answered, however late.
-PATIENCE: dict[str, Any] = {"operation_timeout_ms": 60_000, "attempt_timeout_ms": 30_000}
 # One CI run puts the `#!lua` shebang before every script, where a real server refuses a wrong slot.
 SHEBANG = os.environ.get("SCHEDULER_TEST_SHEBANG", "") == "1"
 

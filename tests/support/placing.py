@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from scheduler import errors
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.ledger.ledger import Ledger, open_ledger
+from tests.support.patience import be_patient
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ def _run(task: Task) -> list[Granted]:
 
 
 async def _place(task: Task) -> list[Granted]:
+    be_patient()
     ledger = await open_ledger(task.redis_addr, domain=task.domain)
     granted: list[Granted] = []
     try:
