@@ -14,10 +14,12 @@ do
       local fixed, cpu, memory, load, used, starting, running, paused, pending_cpu, pending_memory, pending_count, further =
         string.match(text, ROW)
       if not fixed then return nil end
+      -- Each is read as a number once; reading it takes longer than all that is done with it.
+      pending_cpu, pending_memory, pending_count = pending_cpu + 0, pending_memory + 0, pending_count + 0
+      memory, load = memory + 0, load + pending_cpu
       local begun = starting + pending_count
       local member = string.format('%010d%010d%010d', begun, running, paused) .. node_id
-      memory, load = tonumber(memory), load + pending_cpu
-      if member ~= found.member or load ~= found.row or tonumber(cpu) ~= found.item.class.cpu
+      if member ~= found.member or load ~= found.row or cpu + 0 ~= found.item.class.cpu
         or memory < tops[1] or memory > tops[2] then
         return nil
       end

@@ -61,7 +61,7 @@ repeat
   local node, rows_key = node_key(node_id), prefix .. 'row:' .. class.name .. ':'
   -- @inline "include/rates"
   call('HSET', prefix .. 'rotations', 'now', now_ms, 'offset', clock_offset == 0 and '0' or form('%d', clock_offset),
-    'ties', form('%d', (rotations[3] or 0) + 1), 'placed', count_placed(rotations[4], now), 'straight_cpu',
+    'ties', form('%d', picker.counter + 1), 'placed', count_placed(rotations[4], now), 'straight_cpu',
     form('%d', (rotations[5] or 0) + cpus), 'straight_mib', form('%d', (rotations[6] or 0) + memory_mb))
   local endpoint = call('HGET', node, 'endpoint') or ''
   local sequence = form('%d', call('INCR', prefix .. 'sequence'))
