@@ -73,7 +73,8 @@ do
     local plan = plan_of(name)
     local behind = #plan.behind
     if plan.depths then behind = behind + #plan.depths.come - #plan.depths.gone end
-    return plan.count + behind + (plan.whole and 0 or call('ZCARD', name) - plan.read)
+    if not plan.whole and not plan.stored then plan.stored = call('ZCARD', name) end
+    return plan.count + behind + (plan.whole and 0 or plan.stored - plan.read)
   end
 
   function row_reads.alike(name)

@@ -7,6 +7,7 @@
 --                 scores           of these and of `behind`
 --                 read             so many were read of Redis, which is the rank that is read next
 --                 whole            nobody is left there
+--                 stored           how many Redis has, once that was asked
 --                 behind           who comes behind the front, in no order
 --                 alike            how many at the head have the same counts and score
 --                 tied             who ties among the first (include/planned_ties)

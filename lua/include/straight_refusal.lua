@@ -38,13 +38,23 @@ local function straight_shortage(what, classes, asked, text_of)
   return { 'memory_bytes', memory_load, pending_memory, integer(asked.bytes), memory }
 end
 
+-- How many nodes are in a set. Nothing moves them while requests are refused, so each set is counted once.
+local count
+do
+  local counted = {}
+
+  function count(set)
+    counted[set] = counted[set] or redis.call('ZCARD', prefix .. set)
+    return counted[set]
+  end
+end
+
 -- `asked`: cpus, bytes, and what is listed in `classes` of the index.
 local function refuse_straight(classes, asked, text_of)
-  local function count(set) return redis.call('ZCARD', prefix .. set) end
   local left, holdable, memory = count('candidates'), false, 0
   for _, class in ipairs(classes) do holdable = holdable or class.band >= asked.bytes end
   if not holdable or left == 0 or #asked.listed / 2 >= cpu_rows.CLASSES_MAX or count('over_limit') > 0
-    or redis.call('EXISTS', prefix .. 'unknown:r', prefix .. 'unknown:c') > 0 then
+    or count('unknown:r') > 0 or count('unknown:c') > 0 then
     return nil
   end
   for _, class in ipairs(left <= TOLD_APART_MAX and classes or {}) do

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -429,6 +429,27 @@ async def test_a_batch_on_equal_nodes_reads_them_together(turns: int, real_serve
             await ledger.placements.schedule_batch(BatchRequest(requests))
             assert commands_of(client) <= 4 * 64 + 40
     await ledger.close()
+
+
+async def test_a_batch_of_many_sizes_that_nobody_takes_counts_the_fleet_once(real_server: RedisServer) -> None:
+    """Each is told what one that is asked for alone is told."""
+    ledger = await Backend("real", server=real_server).open()
+    await put_settings(ledger, LedgerSettings(strategy=Strategy.LEAST_LOADED))
+    await fleet_of(ledger, *(replace(ready(64, 64, number % 60), allocated_memory_bytes=GIB) for number in range(600)))
+    requests = tuple(cold(1 + number // 64, 65_000 + number) for number in range(256))
+    with real_server.client() as client:
+        client.config_resetstat()
+        batch = await ledger.placements.schedule_batch(BatchRequest(requests))
+        assert commands_of(client) <= 2 * 256
+    alone = [await refusal_of(ledger, request) for request in requests]
+    assert [(each.reasons, each.over_limit and asdict(each.over_limit)) for each in batch.refused] == alone
+    await ledger.close()
+
+
+async def refusal_of(ledger: Ledger, request: ScheduleRequest) -> tuple[Mapping[str, int], Mapping[str, object] | None]:
+    with pytest.raises(NoNodes) as refused:
+        await ledger.placements.schedule(request)
+    return refused.value.reasons, refused.value.facts.get("over_limit")
 
 
 async def steps_of(client: redis.Redis, ledger: Ledger, request: ScheduleRequest) -> int:
