@@ -83,7 +83,7 @@ class Contender:
         if not self.old:
             await self.ledger.settings.put(settings, "bench")
             # Only these, as a server gets each script when it is first used; all together make every call slower.
-            for name in LATER_ARGUMENTS:
+            for name in (*LATER_ARGUMENTS, "schedule_batch"):
                 await self.ledger.client.command("SCRIPT", "LOAD", self.ledger.client.scripts.get(name).text)
             return
         for name, text in SCRIPTS.items():
@@ -96,6 +96,12 @@ class Contender:
 
     async def schedule(self, request: ScheduleRequest) -> Command:
         return self._as_taken("schedule_sandbox", await self._record.schedule(request))
+
+    async def together(self, requests: Sequence[ScheduleRequest]) -> list[Command]:
+        """All of them in one batch, which 0.1 did not have."""
+        if self.old:
+            return [await self.schedule(request) for request in requests]
+        return [await self._record.batch(requests)]
 
     async def report(self, number: int, snapshot: NodeSnapshot) -> Command:
         report = Heartbeat(node_id_of(number), f"instance-{number}", cluster_id="bench", snapshot=snapshot)
@@ -159,6 +165,18 @@ async def measure(
     return [median(each) for each in found]
 
 
+async def batches(contenders: Sequence[Contender], figures: ServerFigures, rounds: int, calls: int) -> list[float]:
+    """Microseconds per placement where 64 of one size are asked for together."""
+    found: list[list[float]] = [[] for _ in contenders]
+    asked = [request_for((2, 2048))] * 64
+    for _ in range(rounds):
+        for index, contender in enumerate(contenders):
+            commands = [command for _ in range(max(1, calls // 64)) for command in await contender.together(asked)]
+            placements = max(1, calls // 64) * 64
+            found[index].append(cost_of(await figures.round(commands)) * len(commands) / placements)
+    return [median(each) for each in found]
+
+
 async def refusals(
     contenders: Sequence[Contender], figures: ServerFigures, nodes: int, rounds: int, calls: int
 ) -> list[float]:
@@ -174,6 +192,11 @@ async def refusals(
     return [median(each) for each in found]
 
 
+def show(nodes: int, classes: int, what: str, costs: Sequence[float]) -> None:
+    row = "  ".join(f"{each:8.1f}" for each in costs)
+    print(f"{nodes:>7,} nodes {classes:>3} classes  {what:<20} {row}", flush=True)
+
+
 async def compare(address: str, nodes: int, classes: int, rounds: int, calls: int, with_old: bool) -> None:
     contenders = []
     for old in (True, False) if with_old else (False,):
@@ -186,17 +209,9 @@ async def compare(address: str, nodes: int, classes: int, rounds: int, calls: in
     for name in SIZES:
         if with_old and name.startswith("1,000") and nodes > 1_000:
             continue
-        row = await measure(contenders, figures, name, rounds, calls)
-        print(
-            f"{nodes:>7,} nodes {classes:>3} classes  {name:<20} " + "  ".join(f"{each:8.1f}" for each in row),
-            flush=True,
-        )
-    row = await refusals(contenders, figures, nodes, rounds, calls)
-    print(
-        f"{nodes:>7,} nodes {classes:>3} classes  {'refused, all full':<20} "
-        + "  ".join(f"{each:8.1f}" for each in row),
-        flush=True,
-    )
+        show(nodes, classes, name, await measure(contenders, figures, name, rounds, calls))
+    show(nodes, classes, "64 in a batch", await batches(contenders, figures, rounds, calls))
+    show(nodes, classes, "refused, all full", await refusals(contenders, figures, nodes, rounds, calls))
     for contender in contenders:
         await contender.ledger.client.command("FLUSHALL")
         await contender.ledger.close()

@@ -15,5 +15,6 @@ async def test_both_versions_take_the_fleet_and_place_on_it(
 ) -> None:
     await compare(real_server.address, nodes=6, classes=2, rounds=1, calls=10, with_old=True)
     figures = re.findall(r"^ +6 nodes +2 classes  (.*?) {2,}([\d.]+) +([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
-    assert [name for name, *_ in figures] == ["1 size", "16 sizes in turn", "1,000 random sizes", "refused, all full"]
+    sizes = ["1 size", "16 sizes in turn", "1,000 random sizes"]
+    assert [name for name, *_ in figures] == [*sizes, "64 in a batch", "refused, all full"]
     assert all(float(old) > 0 and float(new) > 0 for _, old, new in figures)
