@@ -60,7 +60,9 @@ do
         count, next_behind = count + 1, next_behind + 1
         members[count] = behind[next_behind - 1]
       end
-      if not (gone and gone[rank + (at - 1) / 2]) then
+      -- Who came here already has a stale entry, as a stopped script leaves it: coming writes over it.
+      local is_stale = scores[member] and not (plan.depths and plan.depths.ranks[member])
+      if not is_stale and not (gone and gone[rank + (at - 1) / 2]) then
         count = count + 1
         members[count], scores[member] = member, score
       end

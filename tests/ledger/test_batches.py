@@ -82,6 +82,25 @@ async def test_a_batch_chooses_what_single_calls_would(open_ledger_on: OpenLedge
     await assert_ledger_is_sound(one)
 
 
+@pytest.mark.parametrize("asked", [3, 5, 9])
+async def test_an_entry_that_a_stopped_script_left_in_the_index_is_no_second_node(
+    open_ledger_on: OpenLedger, asked: int
+) -> None:
+    settings = LedgerSettings(strategy=Strategy.LEAST_LOADED)
+    one, other = await open_ledger_on(settings, domain="one"), await open_ledger_on(settings, domain="other")
+    for ledger in (one, other):
+        await fleet(ledger, 8, 8, 8)
+        (name,) = await ledger.client.command("HKEYS", ledger.keys.classes)
+        row = f"row:{name.decode()}:"
+        (_, score) = await ledger.client.command("ZRANGE", ledger.keys.named(row + "0"), 0, 0, "WITHSCORES")
+        # What the next placement on node-1 writes first.
+        entry = float(score) + 512 * MIB, f"{1:010}{0:010}{0:010}node-1"
+        await ledger.client.command("ZADD", ledger.keys.named(row + "1"), *entry)
+    together = await one.placements.schedule_batch(batch(*[creation()] * asked))
+    singly = [await other.placements.schedule(creation()) for _ in range(asked)]
+    assert [placed.node.node_id for placed in together.placed] == [each.node.node_id for each in singly]
+
+
 @pytest.mark.parametrize("strategy", [Strategy.LEAST_LOADED, Strategy.GROUPED_ROUND_ROBIN])
 async def test_all_or_none_reserves_nothing_unless_every_one_fits(
     open_ledger_on: OpenLedger, strategy: Strategy
