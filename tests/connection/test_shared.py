@@ -128,7 +128,7 @@ def test_over_tls_no_call_waits_for_another(tmp_path: Path, new_loop: Callable[[
         shared = SharedConnection(connection, FAR)
         try:
             for what in ("first", "second", "third"):
-                assert await asked(shared, what, seconds=20.0) == b"x"
+                assert await asked(shared, what, seconds=60.0) == b"x"
         finally:
             shared.close()
             await shared.closed

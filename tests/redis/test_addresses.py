@@ -91,7 +91,7 @@ async def test_tls_with_a_trusted_certificate_works(
 async def test_no_call_over_tls_waits_for_another_or_for_a_second_attempt(
     tls_server: TlsServer, certificates: Certificates, connect_to: Connect
 ) -> None:
-    client = await connect_to(tls_server.url, tls_ca_file=str(certificates.authority), attempt_timeout_ms=5_000)
+    client = await connect_to(tls_server.url, tls_ca_file=str(certificates.authority))
     assert await count(client) == [b"ok", 1]
     for turn in range(20):
         await asyncio.sleep(0.001 * turn)  # whatever the server sends by itself meanwhile
