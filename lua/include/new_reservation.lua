@@ -5,8 +5,8 @@
 -- request, node_id, sequence, cpu, memory, degraded, and what there may be of resources, spread and group_fields).
 local describe_reservation, told_of
 do
-  -- So many of its fields every new reservation has.
-  local USUAL = 18
+  -- Where values stand among the fields, and how many fields and values every new reservation has.
+  local CPU, MEMORY, CREATED, EXPIRES, SEQUENCE, USUAL = 8, 10, 12, 14, 16, 18
   local texts = {}
 
   -- Of many reservations most figures are alike.
@@ -59,7 +59,8 @@ do
   -- else its caller cannot know.
   function told_of(held)
     local fields = held.fields
-    return fields[16], fields[8], fields[10], fields[12], fields[14], unpack(fields, USUAL + 1, held.last_told)
+    return fields[SEQUENCE], fields[CPU], fields[MEMORY], fields[CREATED], fields[EXPIRES],
+      unpack(fields, USUAL + 1, held.last_told)
   end
 end
 

@@ -1,6 +1,7 @@
 -- inline/several.lua: after inline/ordinary, where one call places many ordinary creations: each as inline/straight
 -- would place it after the one before. All is decided first, in `several.place`, and writes nothing: rows of the index
--- are read as they will be (include/planned_reads). What was decided is written by inline/several_written.
+-- are read as they will be (include/planned_reads). What was decided is written by inline/several_written. While a node
+-- is avoided, `break` leaves the block around it.
 -- Reads: call, fill_to, listed, rotations
 -- Sets: several
 if call('EXISTS', prefix .. 'avoided_until') == 1 then break end

@@ -69,14 +69,13 @@ class PlacementStore:
         if status not in ("placed", "replayed"):
             raise unexpected("schedule_sandbox", status)
         node_id, endpoint, strategy, degraded, *told = reply
-        replayed = status == "replayed"
         reservation = None
         if told:
             reservation = self._reserved(reservation_id, node_id, told, request, fingerprint, strategy)
         return Decision(
             NodeAddress(codec.text(node_id), codec.text(endpoint)),
             Strategy(codec.text(strategy)),
-            replayed=replayed and request.idempotency_key is not None,
+            replayed=status == "replayed" and request.idempotency_key is not None,
             degraded=degraded == b"1",
             reservation=reservation,
         )
