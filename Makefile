@@ -26,7 +26,8 @@ THIS := $(PIP) install --no-deps --no-index --no-build-isolation --editable .
 MADE := $(VENV)/.python-$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint format types proto client bench scaling faults soak screenshots secrets lock audit manifests check wheel clean
+.PHONY: help demo test quick lint format types proto client bench scaling faults soak screenshots secrets lock audit manifests check wheel \
+	environment version clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +94,11 @@ manifests: $(TOOLS) ## what deploy/kubernetes builds, against the schemas of Kub
 
 wheel: $(DEV) ## dist/*.whl: the server, and the client by itself
 	@$(PIP) wheel --no-deps --no-index --no-build-isolation --wheel-dir dist . ./clients/python
+
+environment: $(DEV) ## .venv with all that the tests need; the other targets make it when it is not there
+
+version: ## the Python that it is made of
+	@echo "$(VERSION)"
 
 clean: ## forget the environment and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
