@@ -57,13 +57,13 @@ def ledger_address() -> Kind[str]:
 def redact_url(address: str) -> str:
     """The address without its passwords."""
     scheme, separator, rest = address.partition("://")
-    if not separator:
-        return address
+    if not separator:  # the scheme was forgotten; the password was not
+        scheme, rest = "", address
     login, at, place = rest.rpartition("@")  # the last @, so that a password holding one is hidden whole
     user, colon, _ = login.partition(":")
     login = f"{user}:***" if colon else "***" if at else ""
     place = re.sub(r"(?i)(password=)[^&]*", r"\1***", place)
-    return f"{scheme}://{login}{at}{place}"
+    return f"{scheme}{separator}{login}{at}{place}"
 
 
 def holds_password(address: str) -> bool:

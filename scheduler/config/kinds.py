@@ -199,13 +199,13 @@ def duration(least_ms: int = 1, default_instead_of_none_ms: int | None = None) -
 
 def _per_mille(raw: object, allowed: str, within: range) -> int:
     """A number as its thousandths, which must be whole."""
-    from decimal import Decimal, InvalidOperation  # seldom needed, and slow to import
+    from decimal import Decimal  # seldom needed, and slow to import
 
     if isinstance(raw, bool) or not isinstance(raw, int | float | str):
         raise Unacceptable(allowed)
     try:
         per_mille = Decimal(str(raw).strip()) * 1000
-    except InvalidOperation:
+    except ArithmeticError:  # what is no number, and what is too large for one
         raise Unacceptable(allowed) from None
     if not per_mille.is_finite() or per_mille != per_mille.to_integral_value() or int(per_mille) not in within:
         raise Unacceptable(allowed)

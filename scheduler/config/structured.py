@@ -20,7 +20,7 @@ from scheduler.domain.text import ID_FORM, clean_id
 def _json_from_text(raw: str) -> object:
     try:
         return load_json(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw
 
 

@@ -19,9 +19,9 @@ _UNIT_NS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_LENGTH_MAX = 64
+LENGTH_MAX = 64
 # Durations are read exactly, as whole numbers of parts: no text is long enough for a smaller one.
-_PARTS_PER_MS: int = 10**_LENGTH_MAX * 1_000_000
+_PARTS_PER_MS: int = 10**LENGTH_MAX * 1_000_000
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+")
 
@@ -46,12 +46,12 @@ def _parts_of(text: str) -> int:
     stripped = text.strip()
     if stripped in {"0", "+0", "-0"}:
         return 0
-    if len(stripped) > _LENGTH_MAX or not _WHOLE.fullmatch(stripped):
+    if len(stripped) > LENGTH_MAX or not _WHOLE.fullmatch(stripped):
         raise ValueError(DURATION_FORM)
     parts = 0
     for amount, unit in _PART.findall(stripped):
         whole, _, decimals = amount.partition(".")
-        parts += int(whole + decimals) * 10 ** (_LENGTH_MAX - len(decimals)) * _UNIT_NS[unit]
+        parts += int(whole + decimals) * 10 ** (LENGTH_MAX - len(decimals)) * _UNIT_NS[unit]
     if parts > SAFE_INTEGER_MAX * _PARTS_PER_MS:
         raise ValueError(DURATION_FORM)
     return -parts if stripped.startswith("-") else parts

@@ -4,6 +4,7 @@ row in `loads`), and then the nodes of the page in full."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 
 from scheduler.domain.node import Node, NodeQuery
@@ -123,7 +124,9 @@ def nodes_after(order: Sequence[Place], sort: str, cursor: str) -> Sequence[Plac
     try:
         value, node_id = json.loads(cursor)
         last = (value is None, 0 if value is None else float(value)), str(node_id).encode()
-    except (ValueError, TypeError):
+        if not math.isfinite(last[0][1]):
+            raise ValueError(cursor)
+    except (ValueError, TypeError, OverflowError):
         raise InvalidRequest.field("cursor", cursor, "the cursor of an earlier page") from None
     factor = -1 if sort.startswith("-") else 1
     descending = sort == "-node_id"

@@ -12,7 +12,7 @@ import msgpack
 
 from scheduler.domain import labels, resources
 from scheduler.domain.placement import BatchRequest, HintKind, ScheduleRequest, Spread
-from scheduler.domain.text import trim
+from scheduler.domain.text import clean_id, trim
 
 GROUP_KEY_BYTES_MAX = 1024
 SPREAD_KEY_BYTES_MAX = 64
@@ -35,8 +35,9 @@ def group_key(request: ScheduleRequest) -> str:
 
 def made_of(request: ScheduleRequest) -> tuple[str, str]:
     """The template of a request, and the group that what it is made of belongs to; "" when there is none."""
-    hint = request.hint
-    return (trim(hint.template_id) if hint is not None else "", group_key(request))
+    template_id = "" if request.hint is None else request.hint.template_id
+    # A text that can be no template's id names a group at most, and is not kept.
+    return (clean_id(template_id) or "" if template_id else "", group_key(request))
 
 
 def fingerprint(request: ScheduleRequest) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from scheduler.domain.sandbox import WarmKey, WarmNode
 from scheduler.errors import InvalidRequest
 from scheduler.ledger import codec
 from scheduler.ledger.runner import Runner
+
+_SEQUENCE = re.compile("[0-9]{1,16}")
 
 NODES_A_STEP = 200
 LOOKED_AT_MOST = 1000
@@ -35,7 +38,7 @@ class WarmKeyStore:
         return await (self._holders(key, limit, cursor) if key else self._page(limit, cursor))
 
     async def _holders(self, key: str, limit: int, cursor: str) -> tuple[tuple[WarmNode, ...], str | None]:
-        if cursor and not cursor.isdecimal():
+        if cursor and not _SEQUENCE.fullmatch(cursor):
             raise InvalidRequest.field("cursor", cursor, "the cursor of an earlier page")
         page = await self._runner.client.command(
             "ZREVRANGEBYSCORE", self._runner.keys.warm(key), f"({cursor}" if cursor else "+inf", "-inf",

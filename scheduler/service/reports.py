@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -90,6 +90,9 @@ def check_snapshot(snapshot: NodeSnapshot) -> None:
     for disk in snapshot.disks:
         byte_count("snapshot.disks.used_bytes", disk.used_bytes)
         byte_count("snapshot.disks.total_bytes", disk.total_bytes)
+    # What is placed on a node's disks, and the fleet's sums, count all of them together.
+    byte_count("snapshot.disks.used_bytes of all disks", sum(disk.used_bytes for disk in snapshot.disks))
+    byte_count("snapshot.disks.total_bytes of all disks", sum(disk.total_bytes for disk in snapshot.disks))
 
 
 def _is_within(figure: int, most: int) -> bool:
@@ -106,15 +109,16 @@ def held_to_bounds(snapshot: NodeSnapshot) -> NodeSnapshot:
     figures = {name: min(max(told, 0), most) for name, told, most in zip(FIGURES, found, _MOST, strict=True)}
     allowed = SAFE_INTEGER_MAX - figures["allocated_memory_bytes"]
     figures["paused_allocated_memory_bytes"] = min(figures["paused_allocated_memory_bytes"], allowed)
-    disks = tuple(
-        replace(
-            disk,
-            used_bytes=min(max(disk.used_bytes, 0), SAFE_INTEGER_MAX),
-            total_bytes=min(max(disk.total_bytes, 0), SAFE_INTEGER_MAX),
-        )
-        for disk in snapshot.disks
-    )
-    return replace(snapshot, disks=disks, **figures)
+    return replace(snapshot, disks=tuple(_held_disks(snapshot.disks)), **figures)
+
+
+def _held_disks(disks: Iterable[DiskMetric]) -> Iterator[DiskMetric]:
+    """Each held to what the ones before it leave of the bound of all together."""
+    used_left = total_left = SAFE_INTEGER_MAX
+    for disk in disks:
+        used, total = min(max(disk.used_bytes, 0), used_left), min(max(disk.total_bytes, 0), total_left)
+        used_left, total_left = used_left - used, total_left - total
+        yield replace(disk, used_bytes=used, total_bytes=total)
 
 
 def _with_tidy_disks(snapshot: NodeSnapshot) -> NodeSnapshot:

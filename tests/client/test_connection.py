@@ -41,6 +41,32 @@ async def test_a_key_in_a_file_is_read_again_when_it_changes(tmp_path: Path) -> 
     assert seen == ["one", "two", "two"]
 
 
+@pytest.mark.parametrize("half_written", [b"", b"\xff\xfe"])
+async def test_a_key_that_could_not_be_read_is_read_as_soon_as_it_can_be(
+    half_written: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, seen = tmp_path / "key", list[str]()
+    file.write_text("one", encoding="utf-8")
+
+    def note(request: httpx.Request) -> httpx.Response:
+        seen.append(request.headers["x-api-key"])
+        return httpx.Response(200, json={"status": "ok"})
+
+    async with AsyncSchedulerClient("http://s", transport=httpx.MockTransport(note), api_key_file=file) as client:
+        file.write_bytes(half_written)
+        await client.check_health()
+        replace(file, "two")
+        with monkeypatch.context() as patched:
+
+            def fail(*_: object, **__: object) -> str:
+                raise PermissionError
+
+            patched.setattr(Path, "read_text", fail)
+            await client.check_health()
+        await client.check_health()
+    assert seen == ["one", "one", "two"]
+
+
 def test_what_cannot_be_meant_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         AsyncSchedulerClient("http://s", api_key_file=tmp_path / "nothing")

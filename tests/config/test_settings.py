@@ -109,7 +109,7 @@ def test_a_slack_that_is_neither_is_refused(given: Any) -> None:
     assert refusal(affinity__keys_per_node=0)[0]["allowed"] == "a whole number from 1 to 1000"
 
 
-@pytest.mark.parametrize("text", ["1.2345", "0", "-1", "nan", "inf", "much", "", True, "1000.001"])
+@pytest.mark.parametrize("text", ["1.2345", "0", "-1", "nan", "inf", "much", "", True, "1000.001", "1e1000000"])
 def test_overcommit_refuses_what_is_no_factor_of_three_decimals(text: Any) -> None:
     [error] = refusal(overcommit__memory=text)
     assert error["field"] == "overcommit.memory"

@@ -306,3 +306,18 @@ def test_the_settings_say_where_each_of_the_ledger_comes_from(tmp_path: Path) ->
         "fill_to": "image SCHEDULER_DEFAULT_FILL_TO",
         "self_registration": "environment SCHEDULER_DISCOVERY_MODE",
     }
+
+
+@pytest.mark.parametrize("address", ["user:s3cret@host:1", "user:s3@cret@host"])
+def test_a_refused_address_is_told_without_its_password(address: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(environment={"SCHEDULER_REDIS_ADDR": address})
+    told = str(refused.value) + str(refused.value.facts)
+    assert "cret" not in told
+    assert "user:***@" in told
+
+
+def test_json_without_end_is_no_list_of_nodes() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(environment={"SCHEDULER_NODES": "[" * 100_000})
+    assert refused.value.facts["errors"][0]["field"] == "nodes"

@@ -78,10 +78,11 @@ class Port:
 
 
 def scripted_services() -> SimpleNamespace:
-    names = ("placement", "nodes", "reservations", "bindings", "artifacts", "cpu_configs", "readiness")
+    names = ("placement", "nodes", "reservations", "bindings", "artifacts", "cpu_configs", "readiness", "audit")
     services = SimpleNamespace(**{name: Scripted() for name in names})
     services.readiness.answers("check", None)
     services.cpu_configs.answers("after_heartbeat", "")
+    services.audit.answers("note_cancelled", None)
     return services
 
 
@@ -97,6 +98,7 @@ def over_scripted_ledger(nouns: SimpleNamespace) -> Any:
         bindings=BindingService(nouns.bindings, metrics, calls),
         artifacts=ArtifactService(nouns.artifacts, metrics),
         readiness=nouns.readiness,
+        audit=nouns.audit,
     )
 
 

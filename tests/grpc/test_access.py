@@ -11,10 +11,12 @@ import pytest
 
 from scheduler.access import KeyRing, generate_key, hash_key
 from scheduler.access.policy import AccessPolicy
+from scheduler.access.roles import Role
 from scheduler.api.grpc.generated import reservations_v1alpha_pb2 as v1alpha
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Decision, Strategy
+from scheduler.domain.reservation import Lifecycle, Reservation, ReservationResult, ReservationState
 from scheduler.domain.sandbox import Binding
 from tests.grpc.support import refusal, scripted_services, serving
 
@@ -45,6 +47,9 @@ REACHED_BY = {
 FOR_NODE_A = v1.HeartbeatRequest(node_id=" a ").SerializeToString()  # in each of a node's messages `node_id` is text 1
 REFUSED = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
 BINDING = Binding("s1", NodeAddress("a", "http://a:8000"), 0)
+CANCELLED = Reservation(
+    "r", "a", ReservationState.CANCELLED, Lifecycle.EXPLICIT, 1, 1, created_at_ms=0, expires_at_ms=1
+)
 
 
 @pytest.fixture
@@ -130,10 +135,23 @@ async def test_the_caller_of_a_reservation_is_the_name_of_its_key(keys: KeyRing)
     services = scripted_services()
     decision = Decision(NodeAddress("a", "http://a:8000"), Strategy.ROUND_ROBIN)
     services.placement.answers("schedule", decision)
+    async with serving(services, access=AccessPolicy(keys), keys_for_upstream=True) as port:
+        key = (("x-api-key", KEYS["gateway"]),)
+        await port.reservations.Reserve(v1alpha.ReserveRequest(), metadata=key)
+        await port.scheduler.Schedule(v1.ScheduleRequest(), metadata=key)
+        assert [request.caller for _, (request,) in services.placement.calls] == ["edge", "edge"]
+
+
+@pytest.mark.parametrize("named", [{"reservation_id": "r"}, {"idempotency_key": "k"}])
+async def test_what_an_administrator_cancels_is_told_to_the_audit_log(keys: KeyRing, named: dict[str, str]) -> None:
+    services = scripted_services()
+    for call in ("cancel", "cancel_by_key"):
+        services.reservations.answers(call, ReservationResult(CANCELLED))
     async with serving(services, access=AccessPolicy(keys)) as port:
-        await port.reservations.Reserve(v1alpha.ReserveRequest(), metadata=(("x-api-key", KEYS["gateway"]),))
-        [(_, (request,))] = services.placement.calls
-        assert request.caller == "edge"
+        request = v1alpha.CancelRequest(reason="stuck", **named)
+        await port.reservations.Cancel(request, metadata=(("x-api-key", KEYS["admin"]),))
+    [(call, (by, reservation, reason))] = services.audit.calls
+    assert (call, by.role, reservation, reason) == ("note_cancelled", Role.ADMIN, CANCELLED, "stuck")
 
 
 async def test_without_keys_beyond_loopback_only_agentenvs_calls_are_served() -> None:

@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from scheduler.api.http import HttpOptions
-from scheduler.api.http.fields import Body
+from scheduler.api.http.fields import Body, duration_ms
 from scheduler.api.http.media import decode
 from scheduler.errors import InvalidRequest
 from scheduler.ledger.ledger import Ledger
@@ -447,3 +447,41 @@ async def test_a_body_at_the_limit_passes(narrow_api: httpx.AsyncClient) -> None
     body = b'{"method": "GET", "path": "/"}'
     answer = await narrow_api.post("/v1/hints", content=body + b" " * (1_000 - len(body)), headers=JSON)
     assert answer.status_code == 200
+
+
+async def test_of_very_many_broken_values_none_is_listed(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger
+) -> None:
+    metadata = {f"n{number}": 1 for number in range(5000)}
+    answer = await embedded_api.post("/v1/schedule", json={"hint": {"kind": "cold_sandbox", "metadata": metadata}})
+    assert_field_error(answer, "body")
+    assert answer.json()["errors"][0]["found"] == "5000 values that are not valid"
+    images = {"kind": "cold_sandbox", "images": [1] * 5000}
+    answer = await embedded_api.post("/v1/schedule", json={"hint": images})
+    assert [error["field"] for error in answer.json()["errors"]] == ["hint.images"]  # too long to be looked at
+    assert sent_to(embedded_ledger) == 0
+
+
+async def test_a_long_text_is_no_duration_and_is_not_remembered(embedded_api: httpx.AsyncClient) -> None:
+    duration_ms.cache_clear()
+    for text in ("1s" + " " * 100, " " * 100 + "1s", "1" * 100 + "s"):
+        answer = await embedded_api.post("/v1/schedule", json={"reservation_ttl": text})
+        assert_field_error(answer, "reservation_ttl")
+    assert duration_ms.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("figure", ["total_bytes", "used_bytes"])
+async def test_the_disks_of_a_node_are_bounded_together_too(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger, figure: str
+) -> None:
+    disks = [{"device": name, figure: 2**52} for name in "ab"]
+    report = {"service_instance_id": "i", "sequence": 1, "snapshot": {"status": "ready", "disks": disks}}
+    answer = await embedded_api.post("/v1/nodes/a/heartbeat", json=report)
+    assert_field_error(answer, f"snapshot.disks.{figure} of all disks")
+    assert sent_to(embedded_ledger) == 0
+
+
+@pytest.mark.parametrize("cursor", [f'[1{"0" * 400},"a"]', '[NaN,"a"]', '[Infinity,"a"]', "[", "1"])
+async def test_a_cursor_that_no_page_gave_is_refused(embedded_api: httpx.AsyncClient, cursor: str) -> None:
+    answer = await embedded_api.get("/v1/nodes", params={"sort": "pressure", "cursor": cursor})
+    assert_field_error(answer, "cursor")

@@ -101,6 +101,8 @@ async def test_acts_are_told_with_who_did_them(embedded_ledger: Ledger, key_ring
         await api.delete("/v1/templates/t")
         made = [(await api.post("/v1/schedule", json={"hint": COLD_2_CPU})).json()["reservation"] for _ in range(2)]
         await api.post(f"/v1/reservations/{made[0]['reservation_id']}/cancel", json={"reason": "stuck"})
+        keyed = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers={"Idempotency-Key": "k"})
+        await api.post("/v1/reservations/cancel", json={"idempotency_key": "k", "reason": "by its key"})
         gateway = {"X-API-Key": KEYS["gateway"]}
         for call in ("cordon", "uncordon"):
             body = {"service_instance_id": "svc-node-a"}
@@ -119,11 +121,12 @@ async def test_acts_are_told_with_who_did_them(embedded_ledger: Ledger, key_ring
             ("template.put", "t"),
             ("template.delete", "t"),
             ("reservation.cancel", made[0]["reservation_id"]),
+            ("reservation.cancel", keyed.json()["reservation"]["reservation_id"]),
             ("nodes.replace", ""),
             ("node.remove", "node-a"),
         ]
         assert {act["actor"] for act in acts} == {"ops"}
-        assert acts[2]["details"] == {"node_id": "node-a", "reason": "stuck"}
+        assert [act["details"]["reason"] for act in acts[2:4]] == ["by its key", "stuck"]
         first = (await api.get("/v1/audit?limit=3")).json()
         rest = (await api.get("/v1/audit", params={"cursor": first["cursor"]})).json()
         assert first["acts"] + rest["acts"] == acts

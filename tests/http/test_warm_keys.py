@@ -70,8 +70,9 @@ async def test_warm_keys_are_told_by_node_by_key_and_by_the_page(
         {"node_id": "c", "key": "image:web"},
     ):
         assert await warm(api, **nothing) == ([], None)
-    refused = await api.get("/v1/warm-keys", params={"key": "image:app", "cursor": "a"})
-    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "cursor")
+    for wrong in ("a", "\u0663", "1" * 17):  # an Arabic digit is none to Redis
+        refused = await api.get("/v1/warm-keys", params={"key": "image:app", "cursor": wrong})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "cursor")
 
 
 async def test_without_affinity_it_says_so(api: httpx.AsyncClient, ledger: Ledger) -> None:

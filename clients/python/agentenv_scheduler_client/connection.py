@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypedDict
 
@@ -36,8 +36,9 @@ class Tls:
 
     def refresh(self) -> None:
         """Read the own certificate again when its files have changed."""
-        if self._own is not None and self._shown.changed(self._own):
-            self.context.load_cert_chain(*self._own, password=self._password)
+        if self._own is not None:
+            own = self._own
+            self._shown.on_change(own, lambda: self.context.load_cert_chain(*own, password=self._password))
 
 
 class ClientOptions(TypedDict, total=False):
@@ -82,23 +83,30 @@ class Connection:
                 self._read_key(self._key_file)
             if isinstance(self._tls, Tls):
                 self._tls.refresh()
-        except OSError:  # also what ssl raises for a half-written file
+        except (OSError, ValueError):  # a half-written file: OSError is also what ssl raises, ValueError is no UTF-8
             pass
         common = {"Accept": "application/json", "User-Agent": self._agent}
         return common | {"X-API-Key": self._key} if self._key else common
 
     def _read_key(self, file: Path) -> None:
-        if self._key_read.changed((os.fspath(file),)):
-            self._key = file.read_text(encoding="utf-8").strip()
+        def read() -> None:
+            key = file.read_text(encoding="utf-8").strip()
+            if self._key and not key:
+                raise ValueError("emptied, as while it is being written")
+            self._key = key
+
+        self._key_read.on_change((os.fspath(file),), read)
 
 
 class _Stamps:
-    """Whether files have changed since the last look."""
+    """How files stood when they were last read."""
 
     def __init__(self) -> None:
         self._seen: tuple[tuple[int, int, int], ...] = ()
 
-    def changed(self, files: tuple[str, ...]) -> bool:
+    def on_change(self, files: tuple[str, ...], read: Callable[[], None]) -> None:
+        """Have files that changed read. What cannot be read is tried again the next time."""
         now = tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in map(os.stat, files))
-        changed, self._seen = now != self._seen, now
-        return changed
+        if now != self._seen:
+            read()
+            self._seen = now

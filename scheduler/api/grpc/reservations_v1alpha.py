@@ -74,9 +74,13 @@ class ReservationsV1Alpha:
         if not named and not key:
             raise invalid("reservation_id or idempotency_key is required")
         cause = codec.cancel_cause_from(request)
+        reservations, by = self._services.reservations, caller()
         if named:
-            return _answer(await self._services.reservations.cancel(request.reservation_id, request.reason, cause))
-        return _answer(await self._services.reservations.cancel_by_key(caller().name, key, request.reason, cause))
+            result = await reservations.cancel(request.reservation_id, request.reason, cause)
+        else:
+            result = await reservations.cancel_by_key(by.name, key, request.reason, cause)
+        await self._services.audit.note_cancelled(by, result.reservation, request.reason)
+        return _answer(result)
 
     async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:
         if not trim(request.reservation_id):

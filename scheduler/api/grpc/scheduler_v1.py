@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from scheduler import errors
 from scheduler.access.roles import FOR_GATEWAYS, FOR_NODES, FOR_NODES_AND_GATEWAYS
 from scheduler.api.grpc import codec
-from scheduler.api.grpc.answering import Handler, Method, Refused, invalid
+from scheduler.api.grpc.answering import Handler, Method, Refused, caller, invalid
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.deadline import left_ms
 from scheduler.domain.limits import EVENTS_MAX
@@ -77,7 +77,7 @@ class SchedulerV1:
         """The gateway never confirms, so a creation is reserved until the node's own report accounts for it."""
         try:
             decision = await self._services.placement.schedule(
-                ScheduleRequest(hint=codec.hint_from(request), lifecycle=Lifecycle.HEARTBEAT)
+                ScheduleRequest(hint=codec.hint_from(request), lifecycle=Lifecycle.HEARTBEAT, caller=caller().name)
             )
         except errors.SizeOutOfBounds as error:
             # The gateway turns any status that AgentENV's Schedule does not have into a 502.

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from scheduler.domain.address import ENDPOINT_PATTERN
-from scheduler.domain.duration import DURATION_FORM, parse_duration, parse_duration_ms
+from scheduler.domain.duration import DURATION_FORM, LENGTH_MAX, parse_duration, parse_duration_ms
 from scheduler.domain.labels import LABEL_PATTERN, LABEL_VALUES_MAX, LABELS_MAX
 from scheduler.domain.limits import (
     BATCH_MAX,
@@ -157,7 +157,8 @@ def duration_ms(text: str) -> int:
 
 def _duration(value: Any) -> Any:
     try:
-        duration_ms(value if isinstance(value, str) else "")
+        # A long text is looked at no further, and above all not remembered.
+        duration_ms(value if isinstance(value, str) and len(value) <= LENGTH_MAX else "")
     except ValueError:
         raise ValueError(DURATION_FORM) from None
     if 0 < parse_duration(value) < 1:

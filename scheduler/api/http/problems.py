@@ -10,6 +10,8 @@ from scheduler.errors import FieldError, InvalidRequest, Malformed
 from scheduler.service.checks import shown
 
 ERRORS_SHOWN = 20
+# Each error that is listed costs an object, and a body may hold millions of broken values: of more none is listed.
+ERRORS_LISTED_MAX = 1000
 
 # What is allowed, by pydantic's error type. Types with bounds are in `_allowed`.
 _ALLOWED = {
@@ -34,6 +36,9 @@ _ALLOWED = {
 
 def invalid_body(error: ValidationError) -> InvalidRequest:
     """Malformed when the body could not be parsed at all, else InvalidRequest with every broken field."""
+    if error.error_count() > ERRORS_LISTED_MAX:
+        broken = FieldError("body", f"{error.error_count()} values that are not valid", "a body as the document has it")
+        return InvalidRequest(f"not valid: the body, in {error.error_count()} places", [broken])
     details = error.errors(include_url=False)
     first = details[0]
     if first["type"] == "json_invalid":

@@ -12,11 +12,13 @@ from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.api.http import create_app
 from scheduler.config import load_settings
 from scheduler.domain.limits import ID_BYTES_MAX, TEXT_BYTES_MAX
-from scheduler.domain.node import DiscoveryState, Heartbeat
+from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeSnapshot
+from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.errors import ConfigurationError, InvalidRequest
+from scheduler.ledger.request_codec import group_key, made_of
 from scheduler.service import Services, build_services
 from scheduler.service.checks import clean_endpoint
-from scheduler.service.reports import DISKS_MAX
+from scheduler.service.reports import DISKS_MAX, held_to_bounds
 from tests.grpc.support import serving
 from tests.support.embedded import note_calls, open_embedded
 
@@ -147,3 +149,18 @@ def test_ids_of_the_configuration_are_trimmed_and_named_once() -> None:
     size = {"cpu_count": 1, "memory_mb": 1}
     with pytest.raises(ConfigurationError):
         load_settings(options={"templates.declared": {"t": size, " t": size}}, environment={})
+
+
+def test_what_a_node_says_of_its_disks_is_held_to_a_sum_that_the_ledger_can_count() -> None:
+    disks = tuple(DiskMetric(device=f"{at}", total_bytes=2**52, used_bytes=2**52 + at) for at in range(4))
+    held = held_to_bounds(NodeSnapshot(disks=disks)).disks
+    assert [disk.total_bytes for disk in held] == [2**52, 2**52 - 1, 0, 0]
+    assert [disk.used_bytes for disk in held] == [2**52, 2**52 - 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("template_id", "kept"), [("t1", "t1"), (" t1 ", "t1"), ("", ""), (" ", ""), ("b\nad", ""), ("x" * 256, "")]
+)
+def test_only_what_can_be_a_templates_id_is_kept_as_one(template_id: str, kept: str) -> None:
+    request = ScheduleRequest(hint=Hint(HintKind.SANDBOX, template_id=template_id))
+    assert made_of(request) == (kept, group_key(request))

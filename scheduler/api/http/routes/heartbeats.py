@@ -22,7 +22,7 @@ from scheduler.api.http.fields import (
     with_figures,
 )
 from scheduler.api.http.route import Call, noun_router, reach
-from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX
+from scheduler.domain.limits import DISKS_TOLD_MAX, EVENTS_MAX, ROSTER_MAX
 from scheduler.domain.node import (
     DiskMetric,
     Heartbeat,
@@ -61,7 +61,7 @@ class SnapshotBody(Body):
     """`allocated_*` covers sandboxes that are not paused, `paused_*` only paused ones."""
 
     status: Literal["ready", "connecting", "unhealthy", "lingering", "unspecified"] = "unspecified"
-    disks: list[DiskBody] = Field(default_factory=list)
+    disks: list[DiskBody] = Field(default_factory=list, max_length=DISKS_TOLD_MAX)
 
     def as_snapshot(self) -> NodeSnapshot:
         figures = dict(self.__dict__)

@@ -27,7 +27,13 @@ from scheduler.api.http.fields import (
 )
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import batch_view, decision_view, explanation_view, hint_view
-from scheduler.domain.limits import BATCH_MAX, EXCLUDED_NODES_MAX, IDEMPOTENCY_KEY_MAX, LOCALITY_KEYS_MAX
+from scheduler.domain.limits import (
+    BATCH_MAX,
+    EXCLUDED_NODES_MAX,
+    IDEMPOTENCY_KEY_MAX,
+    IMAGES_MAX,
+    LOCALITY_KEYS_MAX,
+)
 from scheduler.domain.placement import OVER_NODES, BatchRequest, Hint, HintKind, ScheduleRequest, Spread
 from scheduler.domain.reservation import Lifecycle
 from scheduler.errors import FieldError, InvalidRequest
@@ -72,7 +78,7 @@ class ColdSandboxHint(Body):
     kind: Literal["cold_sandbox"]
     cpu_count: SandboxCpu = 0
     memory_mb: SandboxMemoryMb = 0
-    images: list[str] = Field(default_factory=list)
+    images: list[str] = Field(default_factory=list, max_length=IMAGES_MAX)
     metadata: dict[str, str] = Field(default_factory=dict)
     locality: list[str] = Field(default_factory=list, max_length=LOCALITY_KEYS_MAX)
     require: Require = Field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from scheduler.access.roles import ANONYMOUS, FOR_GATEWAYS, Role
+from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import Answer, ReservationAnswer
 from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, Text, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
@@ -18,7 +18,7 @@ router = noun_router("reservations")
 
 
 class ReservationResultAnswer(Answer):
-    reservation: ReservationAnswer | None = Field(description="null: a cancel by key that came before its schedule")
+    reservation: ReservationAnswer | None = Field(description="without a node: cancelled before its schedule came")
     replayed: bool = Field(description="the call had already taken effect")
     orphaned: bool = Field(description="confirmed after it expired")
 
@@ -73,6 +73,7 @@ async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
     result = await call.services.reservations.cancel_by_key(
         caller, body.idempotency_key, body.reason, CancelCause(body.cause)
     )
+    await call.services.audit.note_cancelled(call.principal, result.reservation, body.reason)
     return reservation_result_view(result)
 
 
@@ -83,10 +84,7 @@ async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
 async def cancel_reservation(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
     body = body if body is not None else CancelBody()
     result = await call.services.reservations.cancel(reservation_id, body.reason, CancelCause(body.cause))
-    # Without keys everybody is an administrator, and gateways cancel by the thousand.
-    if call.principal.role is Role.ADMIN and call.principal != ANONYMOUS:
-        details = {"node_id": result.reservation.node_id, "reason": body.reason}
-        await call.services.audit.note(call.principal.name, "reservation.cancel", reservation_id, **details)
+    await call.services.audit.note_cancelled(call.principal, result.reservation, body.reason)
     return reservation_result_view(result)
 
 
