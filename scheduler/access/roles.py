@@ -32,6 +32,11 @@ class Principal:
     role: Role | None
     node_id: str | None = None
 
+    @property
+    def is_known_admin(self) -> bool:
+        """Without keys everybody is an administrator, and nobody known."""
+        return self.role is Role.ADMIN and self != ANONYMOUS
+
     def may_act_for(self, node_id: str) -> bool:
         """A key bound to one node acts for no other."""
         return self.node_id is None or self.node_id == node_id

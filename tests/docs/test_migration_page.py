@@ -43,6 +43,7 @@ def test_the_sizes_are_those_of_the_code() -> None:
         "a roster": f"{limits.ROSTER_MAX:,} ids",
         "version, commit, CPU family, model, name and architecture": f"{limits.TEXT_BYTES_MAX:,} bytes each",
         "disks of a report": f"{reports.DISKS_MAX:,}",
+        "sizes, and uses, of all disks of a node together": "2^53 − 1 bytes",
         "a disk's mount point, device and file system": f"{reports.DISK_TEXT_BYTES_MAX:,} bytes each",
         "`cpu_config_json`": f"{reports.CPU_CONFIG_BYTES_MAX:,} bytes",
         "a P2P address": f"{reports.P2P_ADDRESS_BYTES_MAX:,} bytes",

