@@ -21,7 +21,9 @@ def test_white_space_around_a_name_is_no_part_of_it(padding: str) -> None:
 def test_what_is_no_white_space_is_part_of_the_name(character: str) -> None:
     assert image(f"{character}x") == f"image:{character}x"
     template = ScheduleRequest(hint=Hint(HintKind.SANDBOX, template_id=f"{character}x"))
-    assert request_arguments(template, 0)[3:5] == [f"{character}x", f"template:{character}x"]
+    # The group has its exact name; a template has one without control characters.
+    kept = f"{character}x" if character == "\u200b" else ""
+    assert request_arguments(template, 0)[3:5] == [kept, f"template:{character}x"]
 
 
 def test_a_key_of_1024_bytes_groups_and_a_longer_one_does_not() -> None:
