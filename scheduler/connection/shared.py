@@ -43,11 +43,11 @@ def pack(command: Command) -> bytes:
 class SharedConnection(asyncio.Protocol):
     """Takes a connection over that redis-py has opened and logged in. `patience`: seconds that a reply may be owed.
 
-    `server` is the process at the other end, if it was asked. Once `usable` is False no new call may be sent."""
+    `server` is the process at the other end, if it was asked."""
 
     def __init__(self, connection: AbstractConnection, patience: float) -> None:
         self.server: ServerIdentity | None = server_of(connection)
-        self.usable = True
+        self._retired = False
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loop = asyncio.get_running_loop()
         self._patience = patience
@@ -72,10 +72,15 @@ class SharedConnection(asyncio.Protocol):
             # empty buffer for a full one then, and pauses writing until the server sends something.
             self._transport.set_write_buffer_limits(0)
 
+    @property
+    def usable(self) -> bool:
+        """False: no new call may be sent."""
+        return not self._retired and not self._transport.is_closing()
+
     def ask(self, packed: bytes, ends_at: float) -> Reply:
         """The reply to one packed command. An error, TimeoutError after `ends_at` among them, is a value too."""
         reply = self._loop.create_future()
-        if not self.usable and self._transport.is_closing():
+        if self._transport.is_closing():
             reply.set_result(_like(self._reason))
             return reply
         if not self._outbox:
@@ -87,12 +92,12 @@ class SharedConnection(asyncio.Protocol):
 
     def retire(self) -> None:
         """Send no more calls; close the connection as soon as nobody waits for a reply."""
-        self.usable = False
+        self._retired = True
         self._watch()
 
     def close(self, reason: Exception | None = None) -> None:
         """Close the connection at once; every call that waits gets the reason."""
-        self.usable = False
+        self._retired = True
         self._reason = self._reason or reason
         self._transport.abort()
         self._end_all()
@@ -113,11 +118,15 @@ class SharedConnection(asyncio.Protocol):
                     reply.set_result(answer)
         except RedisError as error:  # no reply can be told from the next any more
             self.close(error)
-        if not self.usable:
+        if self._retired:
             self._watch()
 
+    def eof_received(self) -> None:
+        """The server answers no more. The transport by itself would first send what waits, however long that takes."""
+        self.close(Disconnected("the server closed the connection"))
+
     def connection_lost(self, error: Exception | None) -> None:
-        self.usable = False
+        self._retired = True
         self._reason = self._reason or error
         self._end_all()
         if not self.closed.done():
@@ -153,7 +162,7 @@ class SharedConnection(asyncio.Protocol):
 
     def _watch(self) -> None:
         """End the calls whose time is over, and look again when the next one's is."""
-        if self.closed.done() or self._transport.is_closing():
+        if self.closed.done():
             return
         now, earliest = self._loop.time(), math.inf
         self._outbox[:] = [entry for entry in self._outbox if not entry[1].done()]
@@ -167,14 +176,14 @@ class SharedConnection(asyncio.Protocol):
             else:
                 earliest = min(earliest, ends_at)
         if self._owed and self._owed[0][2] <= now:
-            self.usable = False
-        elif self._owed and self.usable:
+            self._retired = True
+        elif self._owed and not self._retired:
             earliest = min(earliest, self._owed[0][2])
         if earliest < math.inf:
             self._watch_from(earliest)
             return
         self._watch_at = math.inf
-        if not self.usable:
+        if self._retired:
             self.close()
 
     def _end_all(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 import uvloop
-from redis.asyncio.connection import AbstractConnection, SSLConnection
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import InvalidResponse, ResponseError
 
@@ -391,6 +391,48 @@ async def test_a_server_that_does_not_read_holds_up_its_callers_no_longer_than_t
     private_server.resume()
     assert len((await first)[2]) == len(big)
     assert await client.run("single", settings_key=SETTINGS) == [b"ok"]
+
+
+async def test_a_transport_that_closes_and_cannot_yet_gets_no_more_calls_and_those_that_wait_end_in_time() -> None:
+    wire = Wire()
+    shared = shared_over(wire)
+    late, kept = asked(shared, "a", seconds=0.01), asked(shared, "b")
+    await turns()
+    wire._closing = True  # it has not sent everything, so `connection_lost` is not called
+    assert not shared.usable
+    assert isinstance(asked(shared, "c").result(), Disconnected)
+    assert isinstance(await late, TimeoutError)
+    assert not kept.done()
+    shared.connection_lost(None)
+    assert isinstance(kept.result(), Disconnected)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_server_that_neither_reads_nor_will_answer_ends_every_call_at_once(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def half_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        cast("asyncio.ReadTransport", writer.transport).pause_reading()
+        writer.write_eof()
+        await ended.wait()
+        writer.transport.abort()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(half_close, "127.0.0.1", 0, limit=1_000)
+        connection = Connection(port=server.sockets[0].getsockname()[1], protocol=2, driver_info=None)
+        await connection.connect()
+        shared = SharedConnection(connection, FAR)
+        assert isinstance(await asked(shared, "x" * 8_000_000), Disconnected)
+        assert not shared.usable
+        await shared.closed
+        ended.set()
+        server.close()
+        await server.wait_closed()
+
+    ended = asyncio.Event()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(ask())
 
 
 # -- opening it -----------------------------------------------------------------------------------------------------
