@@ -114,7 +114,7 @@ class Attempts:
         detail = 0
         patient_until: float | None = None
         while True:
-            met = Met()
+            met, began = Met(), asyncio.get_running_loop().time()
             try:
                 return await self.make(call, budget, met)
             except NoScriptError as error:
@@ -128,7 +128,7 @@ class Attempts:
             self.refusals.note(verdict.error)
             if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
                 verdict = verdict.of_written(call.wait_replicas)
-            if verdict.relocate:
+            if verdict.relocate and self._tells_of_a_move(failure, began):
                 with heed_cancellation():
                     self.statistics.relocations += await self._topology.relocate(call.key, failure, met.server)
             # An earlier attempt's error may say more than the timeout of the last, shortened one.
@@ -145,6 +145,12 @@ class Attempts:
                 self.statistics.failures += 1
                 raise shown from failure
             self.statistics.retries += 1
+
+    def _tells_of_a_move(self, failure: Exception, began: float) -> bool:
+        """A caller in a hurry that was not answered says nothing of where the ledger is."""
+        waited_ms = (asyncio.get_running_loop().time() - began) * 1000
+        enough_ms = min(self._options.connect_timeout_ms, self._options.attempt_timeout_ms)
+        return not isinstance(failure, TimeoutError) or waited_ms >= enough_ms
 
     async def make(self, call: Call, budget: Budget, met: Met) -> list[Any]:
         """One attempt: all commands in one write, all replies, then the wait for replicas. Raises the first error."""

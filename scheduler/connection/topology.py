@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from redis import exceptions as redis_errors
 from redis.asyncio import Sentinel
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.crc import key_slot
@@ -111,7 +110,7 @@ class SentinelTopology:
         arguments.pop("connection_class")
         arguments["db"] = 0
         arguments["ssl"] = address.tls
-        # The sentinel that answered last comes first.
+        # The sentinel that answered last comes first, one that did not last.
         self._sentinels: list[Sentinel] = [
             Sentinel([host], sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
             for host in address.hosts
@@ -132,7 +131,7 @@ class SentinelTopology:
         return self._servers.at(primary)
 
     async def relocate(self, key: str | None, error: BaseException, met: ServerConnections | None) -> bool:
-        if self._primary is None or (met is not None and met is not self._servers.at(self._primary)):
+        if self._primary is None or met is not self._servers.at(self._primary):
             return False
         self._primary = None
         return True
@@ -145,14 +144,17 @@ class SentinelTopology:
             await close_all([ServerConnections(client.connection_pool) for client in clients])
 
     async def _find(self) -> Host:
-        """Ask the sentinels in turn; one that does not answer within the connect timeout is skipped."""
+        """Ask the sentinels in turn; one that does not answer well within the connect timeout is skipped."""
         problems: list[str] = []
         for sentinel in tuple(self._sentinels):
+            # Also when the time of this call ends while it is asked: the next one asks another first.
+            self._sentinels.remove(sentinel)
+            self._sentinels.append(sentinel)
             try:
                 # Not the connections' own socket_timeout: redis-py implements that with asyncio.wait_for.
                 async with asyncio.timeout(self._servers.connect_timeout):
                     host, port = await sentinel.discover_master(self._name)
-            except (redis_errors.ConnectionError, redis_errors.TimeoutError, TimeoutError) as error:
+            except (RedisError, OSError) as error:
                 problems.append(str(error) or f"no answer within {self._servers.connect_timeout} s")
                 continue
             self._sentinels.remove(sentinel)
@@ -170,6 +172,8 @@ class ClusterTopology:
     def __init__(self, address: Address, servers: Servers) -> None:
         self._seeds = address.hosts
         self._servers = servers
+        # All that may be asked: who answered last comes first, who did not, or named a primary that fails, last.
+        self._asked: list[Host] = list(dict.fromkeys(address.hosts))
         self._primaries: dict[int, Host] = {}
         self._asking = asyncio.Lock()
 
@@ -197,18 +201,21 @@ class ClusterTopology:
             self._primaries[slot] = (error.host, error.port)
             return True
         primary = self._primaries.get(slot)
-        if primary is None or (met is not None and met is not self._servers.at(primary)):
+        if primary is None or met is not self._servers.at(primary):
             return False
         del self._primaries[slot]
+        self._asked.append(self._asked.pop(0))
         return True
 
     async def close(self) -> None:
         await self._servers.close()
 
     async def _find(self, slot: int) -> Host:
-        """Ask one server after the other, the configured ones first; raises the last failure."""
+        """Ask one server after the other; raises the last failure."""
         failure: Exception = ClusterDownError("CLUSTERDOWN Hash slot not served")
-        for seed in dict.fromkeys((*self._seeds, *self._servers.hosts)):
+        for seed in tuple(dict.fromkeys((*self._asked, *self._servers.hosts))):
+            # Also when the time of this call ends while it is asked: the next one asks another first.
+            self._move(seed, len(self._asked))
             try:
                 async with asyncio.timeout(self._servers.connect_timeout):
                     ranges = await self._ask(seed)
@@ -217,9 +224,15 @@ class ClusterTopology:
                 continue
             for first, last, primary, *_ in ranges:
                 if first <= slot <= last:
+                    self._move(seed, 0)
                     # A server that does not know its own name answers an empty one: it is the server asked.
                     return (primary[0].decode() if primary[0] else seed[0], primary[1])
         raise failure
+
+    def _move(self, host: Host, place: int) -> None:
+        if host in self._asked:
+            self._asked.remove(host)
+        self._asked.insert(place, host)
 
     async def _ask(self, seed: Host) -> list[Any]:
         pool = self._servers.at(seed).pool
