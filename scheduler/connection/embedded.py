@@ -36,11 +36,12 @@ def shared_server() -> FakeServer:
     return _shared[0]
 
 
-def embedded_pool(server: FakeServer | None) -> ConnectionPool:
-    """Connections to `server`, or to the one this process shares."""
+def embedded_pool(server: FakeServer | None, size: int) -> ConnectionPool:
+    """At most `size` connections to `server`, or to the one this process shares."""
     server = server or shared_server()
     _compile_once(server)
     return ConnectionPool(
+        max_connections=size,
         connection_class=EmbeddedConnection,
         # Without a timeout redis-py does not use asyncio.wait_for, which may lose a cancellation.
         socket_timeout=None,

@@ -35,7 +35,8 @@ class ServerConnections:
 
 
 class Servers:
-    """The connections by host. The client, not the pool, limits the connections in use."""
+    """The connections by host. The client limits the connections in use; a pool has room for those, and for one that is
+    asked where the ledger is."""
 
     def __init__(self, address: Address, options: StoreOptions, guard: ServerGuard) -> None:
         self._address = address
@@ -50,6 +51,7 @@ class Servers:
         self._sentinel_password_file = options.sentinel_password_file
         self._patience = options.attempt_timeout_ms / 1000
         self.connect_timeout = options.connect_timeout_ms / 1000
+        self._connections_max = options.pool_size + 1
         self._by_host: dict[Host, ServerConnections] = {}
 
     @property
@@ -66,20 +68,19 @@ class Servers:
     def new(self, host: Host) -> ServerConnections:
         """Connections that the caller closes."""
         arguments = self._to_server()
-        return self._with_shared(
-            ConnectionPool(host=host[0], port=host[1], redis_connect_func=self._guard.on_connect, **arguments)
-        )
+        return self._with_shared(host=host[0], port=host[1], **arguments)
 
     def unix(self) -> ServerConnections:
         arguments = {**self._to_server(), "connection_class": UnixDomainSocketConnection}
-        return self._with_shared(
-            ConnectionPool(path=self._address.path, redis_connect_func=self._guard.on_connect, **arguments)
-        )
+        return self._with_shared(path=self._address.path, **arguments)
 
     def to_sentinel(self) -> dict[str, Any]:
         return self._arguments(self._address.sentinel_credentials, self._sentinel_password_file)
 
-    def _with_shared(self, pool: ConnectionPool) -> ServerConnections:
+    def _with_shared(self, **arguments: Any) -> ServerConnections:
+        pool = ConnectionPool(
+            max_connections=self._connections_max, redis_connect_func=self._guard.on_connect, **arguments
+        )
         return ServerConnections(pool, SharedConnections(pool, self._patience, self._guard))
 
     def _to_server(self) -> dict[str, Any]:

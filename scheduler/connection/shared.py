@@ -236,6 +236,8 @@ class SharedConnections:
             return current
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect(), name="connecting to the ledger")
+            # Its callers may all have gone when it fails.
+            self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         async with asyncio.timeout_at(ends_at):
             return await asyncio.shield(self._connecting)
 

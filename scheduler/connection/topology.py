@@ -47,7 +47,7 @@ def open_topology(address: Address, options: StoreOptions, guard: ServerGuard) -
     if address.scheme is Scheme.EMBEDDED:
         from scheduler.connection.embedded import embedded_pool  # brings fakeredis, which takes long to import
 
-        return FixedTopology(lambda: ServerConnections(embedded_pool(options.fake_server)), options)
+        return FixedTopology(lambda: ServerConnections(embedded_pool(options.fake_server, options.pool_size)), options)
     servers = Servers(address, options, guard)
     if address.scheme is Scheme.SENTINEL:
         return SentinelTopology(address, servers)

@@ -167,6 +167,18 @@ async def test_no_more_connections_are_opened_than_the_pool_holds(
     assert await run(client, "count") == [b"ok", 101]
 
 
+async def test_as_many_connections_are_in_use_as_the_pool_may_hold(
+    private_server: RedisServer, connect_to: Connect
+) -> None:
+    client = await connect_to(private_server.address, pool_size=150)
+    private_server.pause()
+    calls = [asyncio.create_task(client.command("GET", "aenv:{test}:x", retry=False)) for _ in range(150)]
+    while client.statistics.connections_in_use < 150:  # noqa: ASYNC110 - a counter has no event
+        await asyncio.sleep(0)
+    private_server.resume()
+    assert await asyncio.gather(*calls) == [None] * 150
+
+
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_cancelled_call_leaves_no_reply_behind_for_the_next(
     private_server: RedisServer, connect_to: Connect, alone: bool

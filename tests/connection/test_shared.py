@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -463,6 +464,22 @@ async def test_many_first_calls_open_one_connection_and_whoever_is_cancelled_tak
             call.cancel()
         assert sorted([(await call)[1] for call in calls[50:]]) == list(range(1, 51))
         assert opened() == 1
+
+
+async def test_a_connection_that_fails_when_nobody_waits_any_more_is_no_unhandled_error(connect_to: Connect) -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with StubServer(lambda _: None) as swallowing:
+        client = await connect_to(f"user:secret@{swallowing.address}", attempt_timeout_ms=300)
+        with deadline.within(0.05), pytest.raises(StoreUnavailable):
+            await client.run("single", settings_key=SETTINGS)
+        connections = (await client._topology.connections_for(SETTINGS)).shared
+        assert connections is not None
+        while connections._connecting is not None:  # noqa: ASYNC110 - nobody waits for it
+            await asyncio.sleep(0.01)
+        await turns()
+        gc.collect()  # only who is collected is told of
+    assert told == []
 
 
 async def test_a_connection_that_was_never_asked_for_its_server_is_replaced_once_one_is_accepted(

@@ -38,7 +38,7 @@ def empty_server() -> FakeServer:
     interpreter = getattr(_of_thread, "interpreter", None)
     if interpreter is None or len(interpreter["_lua_runtime"]) > _SCRIPTS_KEPT:
         first = FakeServer()
-        embedded.embedded_pool(first)  # gives it an interpreter that keeps what it compiled
+        embedded.embedded_pool(first, 1)  # gives it an interpreter that keeps what it compiled
         interpreter = {name: value for name, value in vars(first).items() if name.startswith("_lua_")}
         _of_thread.interpreter = interpreter
     server = FakeServer()
