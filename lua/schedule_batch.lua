@@ -47,7 +47,7 @@ local now = read_clock(ARGV[1], cursors.now, cursors.offset)
 -- @inline "inline/gate_shut"
 local creations = batches.creations(10)
 do
-  local known, conflict = batches.read(ARGV[2], ARGV[3], creations)
+  local known, conflict = batches.read(ARGV[2], ARGV[3], creations, now)
   if conflict then return { 'conflict', '' } end
   if known then return known end
   -- The key may belong to a single placement, or have been taken back before the batch arrived.

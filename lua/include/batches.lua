@@ -21,12 +21,15 @@ do
     return creations
   end
 
-  -- A reservation that an earlier call wrote, into its creation. Nil: there is none, or no more.
-  local function read_earlier(creation)
-    local fields = redis.call('HGETALL', reservation_key(creation.id))
-    if not fields[1] then return nil end
-    creation.fields = fields
-    creation.earlier = as_table(fields)
+  -- A reservation that an earlier call wrote, into its creation, with what became of it since. Nil: there is none, or no
+  -- more.
+  local function read_earlier(creation, now)
+    -- @inline "include/deadlines"
+    local earlier = read_reservation(creation.id)
+    if not earlier then return nil end
+    end_when_due(earlier, now)
+    creation.fields = redis.call('HGETALL', reservation_key(creation.id))
+    creation.earlier = as_table(creation.fields)
     return creation.earlier
   end
 
@@ -59,13 +62,16 @@ do
 
   -- The reply of a batch that was decided before; second: whether it was another batch. Neither: it was not decided, or
   -- stopped half-way, and then its creations say what is there already.
-  function batches.read(batch_id, fingerprint, creations)
+  function batches.read(batch_id, fingerprint, creations, now)
     local known = as_table_of(key('batch:' .. batch_id), 'fingerprint', 'strategy', 'refused', 'figures')
     if known.fingerprint and known.fingerprint ~= fingerprint then return nil, true end
+    local another = false
     for _, creation in ipairs(creations) do
-      local earlier = read_earlier(creation)
-      if earlier and earlier.fingerprint ~= fingerprint then return nil, true end
+      local earlier = read_earlier(creation, now)
+      another = another or (earlier and earlier.fingerprint ~= fingerprint)
     end
+    save_rows()
+    if another then return nil, true end
     if not known.fingerprint then return nil end
     return { 'decided', known.strategy, '1', batches.placed_ones(creations), refused_ones(known.refused, known.figures) }
   end

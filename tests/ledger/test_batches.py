@@ -136,6 +136,20 @@ async def test_a_repeated_batch_is_told_again_with_what_became_of_it(ledger: Led
 
 
 @pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_what_is_over_is_told_as_that_though_nobody_has_swept(ledger: Ledger, clock: VirtualClock) -> None:
+    await fleet(ledger, 8)
+    asked = batch(*[replace(creation(), reservation_ttl_ms=10_000)] * 2, key="due")
+    first = await ledger.placements.schedule_batch(asked)
+    await ledger.reservations.confirm(first.placed[0].reservation.reservation_id, "sandbox")
+    clock.advance(10_001)
+    again = await ledger.placements.schedule_batch(asked)
+    states = [placed.reservation.state for placed in again.placed]
+    assert (again.replayed, states) == (True, [ReservationState.CONFIRMED, ReservationState.EXPIRED])
+    assert await pending(ledger) == {"node-0": (1, 1)}
+    await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
 async def test_what_was_stopped_half_way_is_decided_anew_and_keeps_what_it_has(ledger: Ledger) -> None:
     await fleet(ledger, 4)
     asked = batch(*[creation()] * 4, key="stopped")
