@@ -68,6 +68,7 @@ for index, creation in ipairs(creations) do
 end
 
 -- @inline "inline/backlog"
+local groups_before = ARGV[4] == 'all' and {} or nil
 local place
 do
   -- Why the present creation cannot be decided by this call, or nil and what was decided.
@@ -91,7 +92,7 @@ do
     local row, lost = meet(node_id, context)
     if lost then return nil, lost end
     turns.move(cursors, request, context, node_id)
-    if context.group and ARGV[4] == 'all' then batches.note_group(request.group_key) end
+    context.groups_before = groups_before
     return hold(request, context, node_id, row)
   end
 end
@@ -114,7 +115,7 @@ for index, creation in ipairs(creations) do
   end
 end
 if ended and (ARGV[4] == 'all' or not held[1]) then
-  batches.undo(held)
+  batches.undo(held, groups_before)
   warm_keys.undo()
   if ended[1] == 'refused' then redis.call('HINCRBY', key('stats'), 'refusals', 1) end
   return ended

@@ -76,19 +76,23 @@ do
     return { 'decided', known.strategy, '1', batches.placed_ones(creations), refused_ones(known.refused, known.figures) }
   end
 
-  -- Groups as they were before this batch: their text, or false.
-  local groups_before = {}
-
-  function batches.note_group(group_key)
-    if groups_before[group_key] == nil then
-      groups_before[group_key] = redis.call('HGET', key('groups'), group_key) or false
+  -- The node was not tried after all.
+  local function undo_trial(capacity)
+    local trial, node = capacity.trial, node_key(capacity.node_id)
+    for index, field in ipairs({ 'avoid_tried', 'avoided_until_ms' }) do
+      if trial[index] then redis.call('HSET', node, field, trial[index]) else redis.call('HDEL', node, field) end
     end
+    redis.call('ZADD', key('avoided_until'), trial.until_ms, capacity.node_id)
+    capacity.row.avoided = trial.avoided
   end
 
-  -- Gives back what the batch has held so far.
-  function batches.undo(held)
-    for _, capacity in ipairs(held) do
+  -- Gives back what the batch has held so far, the last first. `groups_before`: the groups that it charged, or that had to
+  -- make room, as they were (include/commit_group).
+  function batches.undo(held, groups_before)
+    for index = #held, 1, -1 do
+      local capacity = held[index]
       local row = capacity.row
+      if capacity.trial then undo_trial(capacity) end
       row.pending_cpu = row.pending_cpu - capacity.cpu
       row.pending_memory = row.pending_memory - capacity.memory
       row.pending_count = row.pending_count - 1
@@ -99,10 +103,10 @@ do
       end
     end
     save_rows()
-    for group_key, text in pairs(groups_before) do
-      if text then
-        redis.call('HSET', key('groups'), group_key, text)
-        redis.call('ZADD', key('groups:recent'), string.match(text, '^%d+'), group_key)
+    for group_key, before in pairs(groups_before or {}) do
+      if before then
+        redis.call('HSET', key('groups'), group_key, before[1])
+        redis.call('ZADD', key('groups:recent'), before[2], group_key)
       else
         redis.call('HDEL', key('groups'), group_key)
         redis.call('ZREM', key('groups:recent'), group_key)

@@ -35,8 +35,11 @@ local function hold(request, context, node_id, row)
     held.spread = request.spread.key
     tallies.count_spread(held.spread, node_id, 1)
   end
-  if context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id) then
+  local until_ms = context.avoiding and redis.call('ZSCORE', key('avoided_until'), node_id)
+  if until_ms then
     -- @inline "include/avoidance"
+    held.trial = redis.call('HMGET', node_key(node_id), 'avoid_tried', 'avoided_until_ms')
+    held.trial.until_ms, held.trial.avoided = until_ms, row.avoided
     note_trial(node_id, context.now)
     save_rows()
   end

@@ -10,8 +10,8 @@ import pytest
 from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest, Strategy
-from scheduler.domain.reservation import ReservationState
-from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings
+from scheduler.domain.reservation import CancelCause, ReservationState
+from scheduler.domain.settings import Admission, AvoidSettings, GroupSettings, LedgerSettings
 from scheduler.errors import Conflict, NoNodes
 from scheduler.ledger.ledger import Ledger
 from tests.conftest import OpenLedger
@@ -116,6 +116,54 @@ async def test_all_or_none_reserves_nothing_unless_every_one_fits(
     await assert_ledger_is_sound(ledger)
     decision = await ledger.placements.schedule_batch(batch(*[creation(1, "a")] * 7, all_or_none=True, key="k"))
     assert len(decision.placed) == 7
+
+
+@pytest.mark.ledger_settings(
+    strategy=Strategy.GROUPED_ROUND_ROBIN, admission=Admission.ALWAYS, groups=GroupSettings(50, max_open_groups=2)
+)
+async def test_what_a_refused_batch_did_to_groups_is_undone(ledger: Ledger) -> None:
+    """Those it charged keep their place in the order of use, and those that made room for others are open again."""
+
+    async def groups() -> list[tuple[bytes, float]]:
+        command, keys = ledger.runner.client.command, ledger.runner.keys
+        return [await command("ZRANGE", keys.groups_recent, 0, -1, "WITHSCORES"), await open_groups(ledger)]
+
+    await fleet(ledger, 8, 8)
+    for image in ("a", "b", "a"):
+        await ledger.placements.schedule(creation(1, image))
+    before = await groups()
+    for asked in ([creation(1, "a")] * 20, [creation(1, "c"), creation(1, "d"), creation(100, "e")]):
+        with pytest.raises(NoNodes):
+            await ledger.placements.schedule_batch(batch(*asked, all_or_none=True))
+        assert await groups() == before
+    await assert_ledger_is_sound(ledger)
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED, avoid=AvoidSettings(refusals=1, share_percent=50))
+async def test_a_refused_batch_has_tried_no_avoided_node(ledger: Ledger, clock: VirtualClock) -> None:
+    await fleet(ledger, 8, 8)
+    placed = await ledger.placements.schedule(creation())
+    assert placed.reservation is not None
+    await ledger.reservations.cancel(placed.reservation.reservation_id, cause=CancelCause.NODE_REFUSED)
+    clock.advance(10_000)
+    await ledger.placements.explain(creation())  # whose look works off that its time is up
+
+    async def trial() -> list[object]:
+        command, keys = ledger.runner.client.command, ledger.runner.keys
+        node = keys.node(placed.node.node_id)
+        return [
+            await command("ZRANGE", keys.avoided_until, 0, -1, "WITHSCORES"),
+            await command("HMGET", node, "avoid_tried", "avoid_level"),
+        ]
+
+    before = await trial()
+    for _ in range(2):
+        with pytest.raises(NoNodes):
+            await ledger.placements.schedule_batch(batch(*[creation(8)] * 3, all_or_none=True))
+        assert await trial() == before
+    await assert_ledger_is_sound(ledger)
+    decided = await ledger.placements.schedule_batch(batch(*[creation(8)] * 2, all_or_none=True))
+    assert len(decided.placed) == 2
 
 
 @pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
