@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.domain.journal import DecisionQuery, Entry
 from scheduler.domain.placement import BatchDecision, BatchRequest, Decision, Hint, HintKind, ScheduleRequest
-from scheduler.errors import NoNodes, SchedulerError
+from scheduler.errors import DeadlineExceeded, NoNodes, SchedulerError
 from scheduler.ledger.journals import Journal
 from scheduler.observability.logging import get_logger
 from scheduler.observability.metrics import refusal_reason
@@ -88,6 +88,10 @@ class DecisionService:
             entries = [(max(0, round(1000 * (now - at))), facts) for at, facts in taken]
             try:
                 kept = await self._journals.append(Journal.DECISIONS, entries, dropped)
+            except DeadlineExceeded:  # it had passed already, and nothing was sent
+                self._queue.extendleft(reversed(taken))
+                self._dropped += dropped
+                raise
             except SchedulerError:
                 self._dropped += dropped + count
                 raise

@@ -8,10 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from scheduler import deadline
 from scheduler.domain.journal import DecisionQuery
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
-from scheduler.errors import NoNodes, StoreUnavailable
+from scheduler.errors import DeadlineExceeded, NoNodes, StoreUnavailable
 from scheduler.ledger.ledger import Ledger
 from scheduler.service import Services, build_services
 from scheduler.service.decisions import QUEUE_MAX, DecisionService
@@ -113,6 +114,16 @@ async def test_what_the_queue_or_the_ledger_cannot_take_is_dropped_and_counted(e
     found, _ = await service.page(DecisionQuery(), 1000, None)
     assert len(found) == 800
     assert not service.due.is_set()
+
+
+async def test_a_reader_without_time_loses_nobody_a_decision(embedded_ledger: Ledger) -> None:
+    service = DecisionService(embedded_ledger.journals)
+    for node in range(3):
+        service.note_refused(replace(REQUEST, caller=f"c{node}"), NoNodes(node, {"excluded": node}))
+    with deadline.within(0), pytest.raises(DeadlineExceeded):
+        await service.page(DecisionQuery(), 10, None)
+    found, _ = await service.page(DecisionQuery(), 10, None)
+    assert [entry.facts["caller"] for entry in found] == ["c2", "c1", "c0"]
 
 
 async def test_long_texts_are_cut(embedded_ledger: Ledger) -> None:
