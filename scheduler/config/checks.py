@@ -46,6 +46,8 @@ def _ledger(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     address: str = values["redis_addr"]
     if values["query_only"] and address == "embedded":
         yield "redis_addr", "the address of a server with query_only, which reads what others write"
+    if values["redis_read_addr"] == "embedded":
+        yield "redis_read_addr", "the address of a server that replicates redis_addr"
     if address == "embedded" and values["durability.wait_replicas"] > 0:
         yield "durability.wait_replicas", "0 with the embedded ledger, which has no replicas"
     if address.lower().startswith("cluster://") and values["compat.upstream_bindings"]:

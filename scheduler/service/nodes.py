@@ -68,16 +68,18 @@ class NodeService:
         log.info("node list replaced", active=counts[0], lingering=counts[1])
         return counts
 
-    async def unregister(self, node_id: str, service_instance_id: str) -> None:
+    async def unregister(self, node_id: str, service_instance_id: str | None) -> None:
         """Forgets the node's report and bindings; the node stays listed. Raises InstanceMismatch when another
-        instance reports."""
-        required(
-            "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
-        )
+        instance reports. `service_instance_id` None: one that no report can have had."""
+        given = {"node_id": node_id}
+        if service_instance_id is not None:
+            given["service_instance_id"] = service_instance_id
+        required("node_id and service_instance_id are required", **given)
         node_id = clean_id("node_id", node_id)
-        service_instance_id = clean_id("service_instance_id", service_instance_id)
+        if service_instance_id is not None:
+            service_instance_id = clean_id("service_instance_id", service_instance_id)
         with self._metrics.ledger_call("unregister_node"):
-            await self._store.unregister(node_id, service_instance_id)
+            await self._store.unregister(node_id, service_instance_id or "")
         log.info("node unregistered", node_id=node_id, service_instance_id=service_instance_id)
 
     async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:

@@ -10,7 +10,9 @@ import pytest
 from agentenv_scheduler_client import (
     AsyncSchedulerClient,
     ColdSandbox,
+    Creation,
     DeadlineExceeded,
+    InvalidRequest,
     Overloaded,
     StoreUnavailable,
     Unavailable,
@@ -133,3 +135,24 @@ def test_who_has_no_time_asks_nobody() -> None:
 
     virtually(story())
     assert scheduler.asked == []
+
+
+@pytest.mark.parametrize("key", ["", "ключ", "a b", "a\n", "x" * 256])
+def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_asked(key: str) -> None:
+    scheduler = FakeScheduler()
+
+    async def story() -> None:
+        async with scheduler.client() as client:
+            for ask in (
+                lambda: client.schedule(HINT, idempotency_key=key),
+                lambda: client.schedule_batch([Creation(HINT)], idempotency_key=key),
+            ):
+                with pytest.raises(InvalidRequest) as caught:
+                    await ask()
+                assert caught.value.errors[0].field == "idempotency_key"
+            with pytest.raises(InvalidRequest):
+                async with client.place(HINT, idempotency_key=key):
+                    pass
+
+    virtually(story())
+    assert not scheduler.asked

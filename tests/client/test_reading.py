@@ -260,3 +260,14 @@ def test_what_stands_beside_the_known_members_of_an_amount_is_further_resources(
     assert read(Amount, {}) == Amount()
     with pytest.raises(Unreadable):
         read(Amount, {"gpu": "many"})
+
+
+def test_what_a_node_was_told_of_its_resources_can_be_reported_again() -> None:
+    told = read(client.ResourceLoad, {"total": 4, "allocated": 1, "pending": 2})
+    assert told.pending == 2
+    assert body_of(client.Heartbeat("i", resources={"gpu": told}))["resources"] == {"gpu": {"total": 4, "allocated": 1}}
+
+
+def test_a_past_refusal_tells_its_figures() -> None:
+    told = read(client.PastDecision, {"instant_ms": 1, "outcome": "refused", "over_limit": OVER_LIMIT})
+    assert told.over_limit == client.OverLimit("max_cats", 1, 1, 1, 2)

@@ -315,6 +315,7 @@ def test_query_only_reads_what_others_write_and_always_speaks_grpc() -> None:
     [
         ({"redis_addr": "cluster://a:1", "compat__upstream_bindings": True}, "compat.upstream_bindings"),
         ({"durability__wait_replicas": 1}, "durability.wait_replicas"),
+        ({"redis_addr": "host:6379", "redis_read_addr": "embedded"}, "redis_read_addr"),
         ({"domain": "a b"}, "domain"),
         ({"domain": "x" * 65}, "domain"),
         ({"http__tls__cert_file": "/nowhere"}, "http.tls.cert_file"),

@@ -12,6 +12,7 @@ from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.domain.limits import SAFE_INTEGER_MAX
 from scheduler.domain.node import (
     DiscoveryState,
+    Heartbeat,
     HeartbeatResult,
     MachineInfo,
     Node,
@@ -23,6 +24,8 @@ from scheduler.domain.node import (
 from scheduler.domain.placement import Decision, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import ArtifactKey, Binding, SandboxEvent, SandboxEventType
+from scheduler.ledger.ledger import Ledger
+from scheduler.service import build_services
 from tests.grpc.support import Port, refusal, scripted_services, serving
 
 NODE_A = NodeAddress("a", "http://a:8000")
@@ -332,6 +335,20 @@ class TestUnregister:
             "FAILED_PRECONDITION",
             "service instance mismatch",
         )
+
+    async def test_an_instance_id_that_is_none_is_anothers_where_the_node_has_reported(self, ledger: Ledger) -> None:
+        services = build_services(ledger)
+        await services.nodes.replace([NodeAddress("a", "http://a:1"), NodeAddress("b", "http://b:1")], [])
+        await services.nodes.heartbeat(Heartbeat("a", "i", snapshot=NodeSnapshot()), None)
+        async with serving(services) as port:
+            for odd in ("x" * 300, "i\n"):
+                told = await refusal(
+                    port.scheduler.UnregisterNode(v1.UnregisterNodeRequest(node_id="a", service_instance_id=odd))
+                )
+                assert told == ("FAILED_PRECONDITION", "service instance mismatch")
+                # Of one that has not, whatever is left is cleared.
+                await port.scheduler.UnregisterNode(v1.UnregisterNodeRequest(node_id="b", service_instance_id=odd))
+            assert (await port.scheduler.GetNode(v1.GetNodeRequest(node_id="a"))).node.service_instance_id == "i"
 
     async def test_an_unknown_node_unregisters_well(self, port: Port) -> None:
         port.services.nodes.fails("unregister", errors.NotFound("no such node"))

@@ -82,6 +82,8 @@ def test_null_is_absent_wherever_a_member_may_be_absent(model: type[Body], packe
         ({"gpu": 1}, "hint.gpu"),
         ({"template_id": "t"}, "hint.template_id"),
         ({"kind": "warm"}, "hint.kind"),
+        ({"metadata": {"sandbox": 1}}, "hint.metadata.sandbox"),
+        ({"sandbox": 1}, "hint.sandbox"),
         ({"kind": None}, "hint.kind"),
         ({"locality": [str(number) for number in range(33)]}, "hint.locality"),
     ],
@@ -485,3 +487,18 @@ async def test_the_disks_of_a_node_are_bounded_together_too(
 async def test_a_cursor_that_no_page_gave_is_refused(embedded_api: httpx.AsyncClient, cursor: str) -> None:
     answer = await embedded_api.get("/v1/nodes", params={"sort": "pressure", "cursor": cursor})
     assert_field_error(answer, "cursor")
+
+
+async def test_a_query_that_is_not_utf_8_is_refused_not_read_as_something_else(
+    embedded_api: httpx.AsyncClient, embedded_ledger: Ledger
+) -> None:
+    assert_field_error(await embedded_api.get("/v1/nodes?limit=5&cluster_id=%ff"), "cluster_id")
+    assert_field_error(await embedded_api.delete("/v1/nodes/a?service_instance_id=b%e2%82"), "service_instance_id")
+    assert sent_to(embedded_ledger) == 0
+    assert (await embedded_api.get("/v1/nodes?cluster_id=caf%C3%A9")).status_code == 200
+
+
+async def test_an_answer_cannot_be_younger_than_none(embedded_api: httpx.AsyncClient) -> None:
+    assert_field_error(await embedded_api.get("/v1/nodes?max_age=-5s"), "max_age")
+    for age in ("0", "0s", "5s"):
+        assert (await embedded_api.get(f"/v1/nodes?max_age={age}")).status_code == 200

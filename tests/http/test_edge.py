@@ -140,6 +140,9 @@ async def test_an_unknown_path_is_a_problem_too(embedded_api: httpx.AsyncClient,
         ("application/x-msgpack;q=0.9, */*", None, True),
         ("application/json", "application/msgpack", False),
         ("text/html", "application/json", False),
+        ("application/msgpack;q=0", "application/json", False),
+        ("application/msgpack; Q = 0.00; x=1, application/json", "application/msgpack", False),
+        ("application/json;q=0, application/msgpack;q=0.5", None, True),
     ],
 )
 async def test_answers_come_in_the_form_that_was_asked_for(

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import schemathesis
 import uvicorn
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import CHECKS
 from schemathesis.generation import GenerationMode
@@ -261,7 +261,10 @@ def test_what_the_document_allows_and_forbids_is_answered_as_it_says(
         pytest.skip("it takes nothing that could be wrong")
     excluded = [CHECKS.get_one(name) for name in BEYOND_THE_SCHEMA.get((path, method), "").split()]
 
-    @settings(max_examples=EXAMPLES)
+    # The generator drops what it made where that is no fault after all, sometimes most of it, by the order of its sets.
+    @settings(
+        max_examples=EXAMPLES, suppress_health_check=[*settings().suppress_health_check, HealthCheck.filter_too_much]
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         assume(mode is GenerationMode.NEGATIVE or (sent_path_is_allowed(case) and sums_are_allowed(case)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentenv_scheduler_client.nodes import NodeAddress, P2pEndpoint
+from agentenv_scheduler_client.placements import OverLimit
 from agentenv_scheduler_client.reading import OTHERS, OpenEnum
 
 
@@ -220,12 +221,14 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class PastDecision:
-    """`outcome`: placed or refused. `hint` is what was asked for, long texts cut; None: ordinary routing."""
+    """`outcome`: placed or refused. `over_limit`: what kept most nodes out. `hint` is what was asked for, long texts
+    cut; None: ordinary routing."""
 
     instant_ms: int
     outcome: str
     reason: str | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
+    over_limit: OverLimit | None = None
     hint: Mapping[str, Any] | None = None
     node_id: str | None = None
     reservation_id: str | None = None

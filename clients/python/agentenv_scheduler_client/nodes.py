@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentenv_scheduler_client.reading import OpenEnum
+from agentenv_scheduler_client.reading import ANSWERED, OpenEnum
 
 
 class NodeStatus(OpenEnum):
@@ -79,11 +79,11 @@ class P2pEndpoint:
 @dataclass(frozen=True, slots=True)
 class ResourceLoad:
     """A further resource of a node, such as GPUs. As the ledger tells it, `total` may be -1 (not known), and `pending`
-    is what reservations hold."""
+    is what reservations hold, which no report tells."""
 
     total: int
     allocated: int = 0
-    pending: int = 0
+    pending: int = field(default=0, metadata=ANSWERED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,11 @@ def read(kind: type[T], content: Any) -> T:
 
 def body_of(value: Any) -> dict[str, Any]:
     """A dataclass as JSON. Members that have their default are left out, which means the same to every server and
-    spares earlier ones the members that they do not know."""
+    spares earlier ones the members that they do not know; so are those that only answers have."""
     return {
-        each.name: _plain(given) for each in fields(value) if (given := getattr(value, each.name)) != _default(each)
+        each.name: _plain(given)
+        for each in fields(value)
+        if (given := getattr(value, each.name)) != _default(each) and each.metadata != ANSWERED
     }
 
 
@@ -66,6 +68,8 @@ def _default(each: Field[Any]) -> Any:
     return each.default if each.default_factory is MISSING else each.default_factory()
 
 
+# Marks a member that only answers have.
+ANSWERED = {"answered": True}
 # Marks the member that has whatever stands beside the others, by name.
 OTHERS = {"others": True}
 

@@ -19,6 +19,7 @@ from scheduler.api.grpc import codec
 from scheduler.api.grpc.answering import Handler, Method, Refused, caller, invalid
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.deadline import left_ms
+from scheduler.domain import text
 from scheduler.domain.limits import EVENTS_MAX
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import ScheduleRequest
@@ -153,8 +154,11 @@ class SchedulerV1:
         return v1.ReportSandboxEventResponse()
 
     async def unregister_node(self, request: v1.UnregisterNodeRequest) -> v1.UnregisterNodeResponse:
+        instance_id: str | None = request.service_instance_id
+        if trim(request.service_instance_id):
+            instance_id = text.clean_id(request.service_instance_id)
         try:
-            await self._services.nodes.unregister(request.node_id, request.service_instance_id)
+            await self._services.nodes.unregister(request.node_id, instance_id)
         except errors.Blank:
             raise
         except (errors.NotFound, errors.InvalidRequest):

@@ -174,6 +174,15 @@ Duration = Annotated[
 ]
 
 
+def _age(value: str) -> str:
+    if value.strip().startswith("-"):
+        raise ValueError("a duration of 0 or more")
+    return value
+
+
+Age = Annotated[Duration, AfterValidator(_age)]
+
+
 def _whole(value: Any) -> Any:
     # A query parameter is text; only plain digits are a number there, not " 1", "1_000" or "1.0".
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 20:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ MSGPACK = "application/msgpack"
 PROBLEM_JSON = "application/problem+json"
 # So many bodies of the largest size may be unfinished at once, or more of smaller ones.
 LARGEST_UNFINISHED = 16
+# In Accept: a format that the caller cannot read.
+_REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)", re.IGNORECASE)
 _MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
 
 
@@ -56,12 +59,15 @@ def check_encoding(request: Request) -> None:
 
 
 def wants_msgpack(request: Request) -> bool:
-    """Whether to answer in MessagePack: the first format in Accept, else that of the request's body."""
+    """Whether to answer in MessagePack: the first format in Accept that is not refused there (`q=0`), else that of the
+    request's body."""
     headers = HeaderFields.of(request.scope)
     accept = headers.first(b"accept")
     if accept is not None and accept != "*/*":
         for wanted in accept.split(","):
             name = media_type(wanted)
+            if _REFUSED.search(wanted):
+                continue
             if name in _MSGPACK_NAMES:
                 return True
             if name in {JSON, PROBLEM_JSON}:

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails, ValidationError
 from scheduler.errors import FieldError, InvalidRequest, Malformed
 from scheduler.service.checks import shown
 
+_HINT_KINDS = frozenset({"cold_sandbox", "sandbox"})
 ERRORS_SHOWN = 20
 # Each error that is listed costs an object, and a body may hold millions of broken values: of more none is listed.
 ERRORS_LISTED_MAX = 1000
@@ -67,8 +68,9 @@ def _step_inside(detail: ErrorDetails) -> tuple[str, ...]:
 
 
 def _path(location: tuple[int | str, ...], root: str) -> str:
-    # A union's tag is not part of the path in the document.
-    steps = [str(step) for step in location if step not in {"cold_sandbox", "sandbox"}]
+    # A union's tag, which follows `hint`, is not part of the path in the document.
+    before = ("", *location)
+    steps = [str(step) for index, step in enumerate(location) if before[index] != "hint" or step not in _HINT_KINDS]
     return str(shown(".".join([root, *steps] if root else steps) or "body"))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from fastapi import APIRouter, params
 from fastapi.routing import APIRoute
@@ -241,6 +241,7 @@ async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
     """The endpoint's arguments. Raises InvalidRequest, Malformed, PayloadTooLarge, UnsupportedMediaType."""
     arguments: dict[str, Any] = {name: _path_text(name, call.path_params[name]) for name in plan.path}
     if plan.query or (plan.roles and call.scope["query_string"]):
+        _check_query_text(call.scope["query_string"])
         _read_query(plan, call.query_params, arguments)
     for parameter in plan.headers:
         given = single_header(call, parameter.wire_name)
@@ -255,6 +256,18 @@ async def _read(plan: _Plan, call: Call) -> dict[str, Any]:
         else:
             arguments[plan.body_name] = None
     return arguments
+
+
+def _check_query_text(query: bytes) -> None:
+    """Raises InvalidRequest for parameters that are not UTF-8, which would be read as something else."""
+    if b"%" not in query:
+        return
+    for part in query.split(b"&"):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            name = part.partition(b"=")[0].decode("ascii", "replace")
+            raise InvalidRequest.field(name, shown(part.decode("ascii", "replace")), "text in UTF-8") from None
 
 
 def _read_query(plan: _Plan, given: QueryParams, arguments: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from agentenv_scheduler_client.catalog import AuditPage, DecisionPage, Readiness
 from agentenv_scheduler_client.connection import ClientOptions, Connection
 from agentenv_scheduler_client.deadline import Deadline
 from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerError
-from agentenv_scheduler_client.idempotency import Key, new_idempotency_key
+from agentenv_scheduler_client.idempotency import Key
 from agentenv_scheduler_client.pages import answered_object, version_in
 from agentenv_scheduler_client.placements import (
     ApiRequest,
@@ -139,7 +139,7 @@ class SchedulerClient:
 
         Without a key of the caller's own one is made, so that a repetition after a lost answer finds what the first
         attempt did; an error carries the key."""
-        key = options.get("idempotency_key") or new_idempotency_key()
+        key = Key(options.get("idempotency_key")).text
         headers = {} if what is None else {"Idempotency-Key": key}
         question = Question("POST", path("schedule"), schedule_body(what, options), headers=headers)
         try:
@@ -153,7 +153,7 @@ class SchedulerClient:
         """Nodes and reservations for up to 256 creations, decided in one step, each after the one before it.
 
         The key is treated as with `schedule`. Raises NoNodes only when all or none are wanted."""
-        key = options.get("idempotency_key") or new_idempotency_key()
+        key = Key(options.get("idempotency_key")).text
         question = Question(
             "POST", path("schedule", "batch"), batch_body(creations, options), headers={"Idempotency-Key": key}
         )

@@ -12,8 +12,8 @@ from scheduler.access.roles import FOR_ADMINS, FOR_GATEWAYS, FOR_NODES, Role
 from scheduler.api.http.answers import Answer, P2pEndpointAnswer, PendingAnswer, PressureAnswer, Status
 from scheduler.api.http.fields import (
     PAGE_MAX,
+    Age,
     Body,
-    Duration,
     Endpoint,
     Id,
     Labels,
@@ -168,7 +168,7 @@ async def list_nodes(
     fields: NodeFields | None = None,
     limit: PageLimit = PAGE_MAX,
     cursor: PlaceCursor = "",
-    max_age: Duration | None = None,
+    max_age: Age | None = None,
 ) -> Any:
     wanted_status = None if status is None else NodeStatus(status)
     members = frozenset(NodeAnswer.model_fields) if fields is None else {"node_id", *fields.split(",")}
