@@ -18,7 +18,7 @@ from redis.exceptions import NoScriptError, RedisError
 from scheduler.cancellation import heed_cancellation
 from scheduler.connection.address import Address
 from scheduler.connection.budget import Budget
-from scheduler.connection.errors import TooFewReplicas, judge
+from scheduler.connection.errors import ClientClosed, TooFewReplicas, judge
 from scheduler.connection.exchange import Command, connection_of, give_back, replies_to, wait_for_replicas
 from scheduler.connection.guard import ServerGuard, UnverifiedServer, server_of
 from scheduler.connection.keys import Keys
@@ -106,6 +106,11 @@ class Attempts:
         self._topology = topology
         self._guard = guard
         self._slots = asyncio.Semaphore(options.pool_size)
+        self._closed = False
+
+    def close(self) -> None:
+        """From now on nothing is sent and no connection opened: calls end with StoreUnavailable."""
+        self._closed = True
 
     async def until_answered(self, call: Call, budget: Budget) -> list[Any]:
         """Repeat the exchange until it succeeds, cannot succeed, or the budget is used up."""
@@ -121,14 +126,14 @@ class Attempts:
                 if call.script is not None:
                     raise ScriptUnknown(call.script) from error
                 failure: Exception = error
-            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer) as error:
+            except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer, ClientClosed) as error:
                 failure = error
             failure.__traceback__ = None  # it holds this frame, which holds the failure, and with it the whole request
             verdict = judge(failure, where, call.script)
             self.refusals.note(verdict.error)
             if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
                 verdict = verdict.of_written(call.wait_replicas)
-            if verdict.relocate and self._tells_of_a_move(failure, began):
+            if verdict.relocate and not self._closed and self._tells_of_a_move(failure, began):
                 with heed_cancellation():
                     self.statistics.relocations += await self._topology.relocate(call.key, failure, met.server)
             # An earlier attempt's error may say more than the timeout of the last, shortened one.
@@ -154,6 +159,7 @@ class Attempts:
 
     async def make(self, call: Call, budget: Budget, met: Met) -> list[Any]:
         """One attempt: all commands in one write, all replies, then the wait for replicas. Raises the first error."""
+        self._check_open()
         if call.may_share:
             ends_at = budget.ends_in(self._options.attempt_timeout_ms)
             server = self._topology.known(call.key)
@@ -163,15 +169,20 @@ class Attempts:
                         server = await self._topology.connections_for(call.key)
             if server.shared is not None:
                 met.server = server
+                self._check_open()
                 return [await self._over_shared(server.shared, call.commands[0], ends_at)]
         with heed_cancellation():
             return await self._over_pool(call, budget, met)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed
 
     def open_connection(self, key: str) -> SharedConnection | None:
         """The connection that calls share, if one is open to the server that this client accepted."""
         server = self._topology.known(key)
         connection = None if server is None or server.shared is None else server.shared.current
-        if connection is None:
+        if connection is None or self._closed:
             return None
         try:
             self._guard.check(connection.server)
@@ -222,6 +233,7 @@ class Attempts:
             async with asyncio.timeout_at(ends_at) as limit:
                 met.server = await self._topology.connections_for(call.key)
                 pool = met.server.pool
+                self._check_open()
                 connection = await connection_of(pool)
                 try:
                     await self._check(connection)
@@ -231,11 +243,18 @@ class Attempts:
                         await wait_for_replicas(connection, call.wait_replicas, Keys.beside(call.key).rotations, limit)
                 finally:
                     await give_back(pool, connection)
+                    if self._closed:  # the pool was closed while this connection was opened
+                        await connection.disconnect(nowait=True)
         return replies
 
     async def _check(self, connection: AbstractConnection) -> None:
         """Raises UnverifiedServer, and closes the connection, so that its next use asks the server's identity again:
-        a promoted replica keeps its connections and changes its replication history."""
+        a promoted replica keeps its connections and changes its replication history. One that was opened before a
+        server was accepted is opened anew, to ask it."""
+        self._check_open()
+        if self._guard.is_unasked(server_of(connection)):
+            await connection.disconnect(nowait=True)
+            await connection.connect()  # type: ignore[no-untyped-call]
         try:
             self._guard.check(server_of(connection))
         except UnverifiedServer:

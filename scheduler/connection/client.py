@@ -278,6 +278,8 @@ class StoreClient:
             ).at(str(self.address))
 
     async def close(self) -> None:
+        """Leaves no connection open. Calls that wait end with StoreUnavailable, as does every later one."""
+        self._attempts.close()
         try:
             if self.reader is not self:
                 await self.reader.close()

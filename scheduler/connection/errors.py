@@ -78,6 +78,10 @@ _WITHHELD_IN_SCRIPT = ("The user executing the script can't", "ACL failure in sc
 _MAX_CLIENTS = "max number of clients reached"
 
 
+class ClientClosed(Exception):
+    """The client was closed before the call was sent."""
+
+
 class TooFewReplicas(Exception):
     """WAIT ended before `wanted` replicas had the write."""
 
@@ -120,11 +124,15 @@ def _judge(error: BaseException, script: Script | None) -> Verdict:
     if isinstance(error, TooFewReplicas):
         text = f"written, but fewer than {error.wanted} replicas have it; repeat the same call"
         return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
+    if isinstance(error, ClientClosed):
+        return Verdict(StoreUnavailable("the ledger: this client is closed"))
     if isinstance(error, UnverifiedServer):
         text = "another server took over; its contents are being checked"
         return Verdict(StoreUnavailable(f"the ledger: {text}"), retry=True)
     if isinstance(error, UnicodeEncodeError):
         return Verdict(InvalidRequest("a text holds characters that are no valid Unicode"))
+    if isinstance(error.__cause__, redis_errors.RedisError) and type(error) is redis_errors.ConnectionError:
+        return _judge(error.__cause__, script)  # what a server says while a Unix socket is connected to is wrapped so
     if isinstance(error, redis_errors.AuthenticationError):
         return Verdict(_refused_login(error))
     code = _code_of(error)

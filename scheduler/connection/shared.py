@@ -239,7 +239,10 @@ class SharedConnections:
             # Its callers may all have gone when it fails.
             self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         async with asyncio.timeout_at(ends_at):
-            return await asyncio.shield(self._connecting)
+            await asyncio.wait([connecting := self._connecting])
+        if connecting.cancelled():
+            raise Disconnected("the connections were closed")  # nobody cancelled the call
+        return connecting.result()
 
     async def close(self) -> None:
         """Leaves no connection open, even when the closing task is cancelled."""

@@ -1,6 +1,7 @@
 """Scripts and commands on the embedded ledger and on a real server."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from scheduler.errors import (
     Overloaded,
     ScriptError,
     StoreUnavailable,
+    StoreUnusable,
 )
 from tests.connection.conftest import SETTINGS, Connect
 from tests.support.backends import Backend
@@ -195,6 +197,40 @@ async def test_a_cancelled_call_leaves_no_reply_behind_for_the_next(
         await call
     private_server.resume()
     assert await run(client, "single", alone=alone) == [b"ok"]
+
+
+@pytest.mark.parametrize("warm", [True, False])
+async def test_calls_that_wait_when_their_client_is_closed_end_at_once_and_open_nothing(
+    private_server: RedisServer, connect_to: Connect, warm: bool
+) -> None:
+    client = await connect_to(private_server.address, pool_size=2)
+    if warm:
+        await asyncio.gather(run(client, "count"), run(client, "count", alone=True))
+    private_server.pause()
+    # Those alone wait for their replies, for a connection, or for one of the two places.
+    calls = [asyncio.create_task(run(client, "count", alone=number % 2 == 0)) for number in range(10)]
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(2):
+        await client.close()
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in ended} == {StoreUnavailable}
+    for alone in (True, False):
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await run(client, "count", alone=alone)
+    private_server.resume()
+    with private_server.client() as looker:
+        async with asyncio.timeout(10):
+            while len(looker.client_list()) > 1:  # noqa: ASYNC110 - what the server had not accepted yet
+                await asyncio.sleep(0.01)
+
+
+async def test_a_server_at_a_socket_that_refuses_the_password_says_so(tmp_path: Path, connect_to: Connect) -> None:
+    path = tmp_path / "socket"
+    with RedisServer(["--unixsocket", str(path)], password="right"):
+        for user, told in ((":wrong@", "refuses this user name or password"), ("", "needs a password")):
+            with pytest.raises(StoreUnusable, match=told):
+                await run(await connect_to(f"unix://{user}{path}"), "count")
+        assert await run(await connect_to(f"unix://:right@{path}"), "count") == [b"ok", 1]
 
 
 async def test_closing_leaves_no_connection_open(private_server: RedisServer, connect_to: Connect) -> None:

@@ -501,3 +501,15 @@ async def test_a_connection_that_was_never_asked_for_its_server_is_replaced_once
     assert await shared_of(client) is not known, "asked again: a promoted replica keeps its connections"
     client.guard.accept(identity)
     assert await client.run("count", settings_key=SETTINGS) == [b"ok", 3]
+
+
+async def test_a_connection_of_the_pool_that_was_never_asked_for_its_server_is_asked_once_one_is_accepted(
+    private_server: RedisServer, connect_to: Connect
+) -> None:
+    client = await connect_to(private_server.address, pool_size=1)
+    identity = await client.server_identity()
+    client.guard.accept(ServerIdentity("another", "history"))
+    with deadline.within(0.3), pytest.raises(StoreUnavailable, match="another server took over"):
+        await client.command("PING")
+    client.guard.accept(identity)
+    assert await client.command("PING") == b"PONG"
