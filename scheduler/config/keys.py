@@ -146,7 +146,7 @@ _LEDGER = (
     Key("store.sentinel_password_file", optional(password_file()), "store.sentinel_password_file",
         "The file of the password for the sentinels of `sentinel://`, likewise."),
     Key("store.tls.ca_file", optional(file()), "store.tls_ca_file",
-        "The authority that signed the server's certificate."),
+        "The authority that signed the server's certificate, the only one trusted then. Without it: the system's."),
     Key("store.tls.cert_file", optional(file()), "store.tls_cert_file", "The certificate shown to the server."),
     Key("store.tls.key_file", optional(file()), "store.tls_key_file", "Its private key."),
     Key("store.tls.check_hostname", boolean(), "store.tls_check_hostname",

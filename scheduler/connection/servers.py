@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from redis.asyncio.connection import Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import Connection, ConnectionPool, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -15,6 +15,7 @@ from scheduler.connection.guard import ServerGuard
 from scheduler.connection.options import StoreOptions
 from scheduler.connection.password import login_arguments
 from scheduler.connection.shared import SharedConnections
+from scheduler.connection.tls import TlsConnection, TlsContext
 
 Host = tuple[str, int]
 
@@ -41,12 +42,12 @@ class Servers:
     def __init__(self, address: Address, options: StoreOptions, guard: ServerGuard) -> None:
         self._address = address
         self._guard = guard
-        self._tls = {
-            "ssl_ca_certs": options.tls_ca_file,
-            "ssl_certfile": options.tls_cert_file,
-            "ssl_keyfile": options.tls_key_file,
-            "ssl_check_hostname": options.tls_check_hostname,
-        }
+        self._tls = TlsContext(
+            options.tls_ca_file,
+            options.tls_cert_file,
+            options.tls_key_file,
+            check_hostname=options.tls_check_hostname,
+        )
         self._password_file = options.password_file
         self._sentinel_password_file = options.sentinel_password_file
         self._patience = options.attempt_timeout_ms / 1000
@@ -74,8 +75,10 @@ class Servers:
         arguments = {**self._to_server(), "connection_class": UnixDomainSocketConnection}
         return self._with_shared(path=self._address.path, **arguments)
 
-    def to_sentinel(self) -> dict[str, Any]:
-        return self._arguments(self._address.sentinel_credentials, self._sentinel_password_file)
+    def to_sentinel(self, host: Host) -> ConnectionPool:
+        """Connections to a sentinel; the caller closes them."""
+        arguments = self._arguments(self._address.sentinel_credentials, self._sentinel_password_file)
+        return ConnectionPool(host=host[0], port=host[1], **{**arguments, "db": 0})
 
     def _with_shared(self, **arguments: Any) -> ServerConnections:
         pool = ConnectionPool(
@@ -89,7 +92,7 @@ class Servers:
     def _arguments(self, credentials: Credentials, password_file: str | None) -> dict[str, Any]:
         """The arguments of every connection. Retries and time limits are the client's, which has the budget."""
         return {
-            "connection_class": SSLConnection if self._address.tls else Connection,
+            "connection_class": TlsConnection if self._address.tls else Connection,
             "db": self._address.database,
             **login_arguments(credentials, password_file),
             "socket_timeout": None,
@@ -97,7 +100,7 @@ class Servers:
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
             "driver_info": None,
-            **(self._tls if self._address.tls else {}),
+            **({"tls": self._tls} if self._address.tls else {}),
         }
 
     async def close(self) -> None:

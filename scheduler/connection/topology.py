@@ -106,13 +106,9 @@ class SentinelTopology:
     def __init__(self, address: Address, servers: Servers) -> None:
         self._name = address.master_name
         self._servers = servers
-        arguments = servers.to_sentinel()
-        arguments.pop("connection_class")
-        arguments["db"] = 0
-        arguments["ssl"] = address.tls
         # The sentinel that answered last comes first, one that did not last.
         self._sentinels: list[Sentinel] = [
-            Sentinel([host], sentinel_kwargs=arguments)  # type: ignore[no-untyped-call]
+            Sentinel([host], sentinel_kwargs={"connection_pool": servers.to_sentinel(host)})  # type: ignore[no-untyped-call]
             for host in address.hosts
         ]
         self._primary: Host | None = None

@@ -1,7 +1,6 @@
 """Scripts and commands on the embedded ledger and on a real server."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from scheduler.errors import (
     Overloaded,
     ScriptError,
     StoreUnavailable,
-    StoreUnusable,
 )
 from tests.connection.conftest import SETTINGS, Connect
 from tests.support.backends import Backend
@@ -222,15 +220,6 @@ async def test_calls_that_wait_when_their_client_is_closed_end_at_once_and_open_
         async with asyncio.timeout(10):
             while len(looker.client_list()) > 1:  # noqa: ASYNC110 - what the server had not accepted yet
                 await asyncio.sleep(0.01)
-
-
-async def test_a_server_at_a_socket_that_refuses_the_password_says_so(tmp_path: Path, connect_to: Connect) -> None:
-    path = tmp_path / "socket"
-    with RedisServer(["--unixsocket", str(path)], password="right"):
-        for user, told in ((":wrong@", "refuses this user name or password"), ("", "needs a password")):
-            with pytest.raises(StoreUnusable, match=told):
-                await run(await connect_to(f"unix://{user}{path}"), "count")
-        assert await run(await connect_to(f"unix://:right@{path}"), "count") == [b"ok", 1]
 
 
 async def test_closing_leaves_no_connection_open(private_server: RedisServer, connect_to: Connect) -> None:

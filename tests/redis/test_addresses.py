@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from scheduler.connection.client import StoreClient
+from scheduler.connection.tls import TlsContext
 from scheduler.errors import SchedulerError, StoreUnavailable, StoreUnusable
 from tests.redis.certificates import Certificates
 from tests.redis.conftest import SETTINGS, Connect
@@ -111,6 +112,34 @@ async def test_a_certificate_nobody_vouches_for_is_refused(
     assert client.statistics.attempts == 1
 
 
+async def test_a_file_of_authorities_is_all_that_is_trusted(
+    tls_server: TlsServer, certificates: Certificates, connect_to: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+    assert await count(await connect_to(tls_server.url)) == [b"ok", 1]
+    with pytest.raises(StoreUnusable, match="certificate is not trusted"):
+        await count(await connect_to(tls_server.url, tls_ca_file=str(certificates.stranger)))
+
+
+def test_connections_share_a_context_until_one_of_its_files_has_changed(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    files = [certificates.authority, certificates.client, certificates.client_key]
+    own = [str(shutil.copy(file, tmp_path)) for file in files]
+    tls = TlsContext(*own, check_hostname=True)
+    first = tls.get()
+    assert tls.get() is first
+    for name in own:
+        before = tls.get()
+        (renewed := Path(name + ".new")).write_bytes(Path(name).read_bytes())
+        renewed.rename(name)
+        assert tls.get() is not before
+    assert [each["subject"] for each in tls.get().get_ca_certs()] == [each["subject"] for each in first.get_ca_certs()]
+    Path(own[0]).unlink()
+    with pytest.raises(FileNotFoundError):
+        tls.get()
+
+
 async def test_a_certificate_for_another_name_is_refused(
     tls_server: TlsServer, certificates: Certificates, connect_to: Connect
 ) -> None:
@@ -156,9 +185,9 @@ async def test_a_unix_socket_works_with_user_and_database(connect_to: Connect) -
             missing = await connect_to(f"unix://{folder}/none.sock", operation_timeout_ms=100)
             with pytest.raises(StoreUnavailable, match="cannot be reached"):
                 await count(missing)
-            without = await connect_to(f"unix://{path}")
-            with pytest.raises(StoreUnusable, match="needs a password"):
-                await count(without)
+            for user, told in (("", "needs a password"), (":wrong@", "refuses this user name or password")):
+                with pytest.raises(StoreUnusable, match=told):
+                    await count(await connect_to(f"unix://{user}{path}"))
     finally:
         shutil.rmtree(folder)
 

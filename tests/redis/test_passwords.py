@@ -58,6 +58,7 @@ def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
     options = StoreOptions(password_file=str(tmp_path / "server"), sentinel_password_file=str(tmp_path / "sentinel"))
     address = parse_address("sentinel://me@127.0.0.1:1/main?sentinel_username=other")
     servers = Servers(address, options, ServerGuard())
-    assert servers.to_sentinel()["credential_provider"].get_credentials() == ("other", "sentinel")
+    asked = servers.to_sentinel(("127.0.0.1", 2)).connection_kwargs["credential_provider"]
+    assert asked.get_credentials() == ("other", "sentinel")
     asked = servers.new(("127.0.0.1", 1)).pool.connection_kwargs["credential_provider"]
     assert asked.get_credentials() == ("me", "server")
