@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from scheduler.domain.limits import PAGE_DEFAULT
+from scheduler.domain.limits import PAGE_DEFAULT, TEXT_BYTES_MAX
 from scheduler.domain.reservation import CancelCause, Reservation, ReservationResult, ReservationState
+from scheduler.domain.text import cut
 from scheduler.errors import Conflict, NotFound, SchedulerError
 from scheduler.observability.call_log import CallLog
 from scheduler.observability.logging import get_logger
@@ -15,7 +16,6 @@ from scheduler.observability.metrics import Metrics
 from scheduler.service.checks import (
     clean_id,
     clean_idempotency_key,
-    clean_text,
     clean_ttl_ms,
     required,
 )
@@ -68,7 +68,7 @@ class ReservationService:
     ) -> ReservationResult:
         """Nothing was created: frees the capacity at once, for every replica."""
         reservation_id = clean_id("reservation_id", reservation_id)
-        reason = clean_text("reason", reason)
+        reason = cut(reason, TEXT_BYTES_MAX)  # a description costs no cancel
         return await self._call("cancel", reservation_id, None, self._store.cancel(reservation_id, reason, cause))
 
     async def cancel_by_key(
@@ -76,7 +76,7 @@ class ReservationService:
     ) -> ReservationResult:
         """Cancel by the caller's idempotency key; before the schedule has arrived this leaves a tombstone."""
         key = clean_idempotency_key("idempotency_key", key)
-        reason = clean_text("reason", reason)
+        reason = cut(reason, TEXT_BYTES_MAX)
         return await self._call("cancel_by_key", None, None, self._store.cancel_by_key(caller, key, reason, cause))
 
     async def renew(self, reservation_id: str, ttl_ms: int) -> ReservationResult:

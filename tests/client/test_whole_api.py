@@ -244,3 +244,63 @@ async def leaving(client: AsyncSchedulerClient) -> None:
     await client.nodes.remove(NODE_A.node_id)
     assert [node.node_id for node in await client.nodes.list()] == ["node-b"]
     await client.nodes.replace([])
+
+
+@pytest.fixture
+def any_node_url() -> Iterator[str]:
+    with replica_in_thread(strategy="round_robin") as address:
+        yield address
+
+
+@pytest.mark.parametrize("flavour", ["async", "sync"])
+@pytest.mark.parametrize("said", ["x" * 1025, "é" * 1000, "broken \udcff path"])
+async def test_whatever_a_node_says_when_it_refuses_its_capacity_is_free_and_another_is_tried(
+    flavour: str, any_node_url: str, said: str
+) -> None:
+    tried: list[str] = []
+
+    async def start(node: NodeAddress) -> str:
+        tried.append(node.node_id)
+        if len(tried) < 2:
+            raise NodeRefused(said)
+        return "named"
+
+    async with open_flavour(flavour, any_node_url) as client:
+        await client.nodes.replace([NODE_A, NODE_B], [])
+        assert await client.create(HINT, start, sandbox_id="named") == "named"
+        assert set(tried) == {NODE_A.node_id, NODE_B.node_id}
+        first, second = (await client.reservations.list()).reservations
+        assert (first.state, second.state) == (ReservationState.CANCELLED, ReservationState.CONFIRMED)
+        assert first.reason == said.encode(errors="ignore")[:1024].decode(errors="ignore")
+        async with client.place(HINT) as placement:
+            await placement.cancel(said)
+        assert (await client.reservations.list()).reservations[-1].state is ReservationState.CANCELLED
+
+
+@pytest.mark.parametrize("flavour", ["async", "sync"])
+async def test_what_cannot_be_sent_is_an_invalid_request(flavour: str, any_node_url: str) -> None:
+    async with open_flavour(flavour, any_node_url) as client:
+        for ask in (
+            lambda: client.reservations.confirm("r", "\ud800"),
+            lambda: client.reservations.get("\ud800"),
+            lambda: client.read_hint(ApiRequest("POST", "/sandboxes-cold", {"cpuCount": float("nan")})),
+            lambda: client.ask("POST", "/v1/hints", {"method": b"POST"}),
+        ):
+            with pytest.raises(InvalidRequest):
+                await ask()
+
+
+@pytest.mark.parametrize("flavour", ["async", "sync"])
+async def test_a_create_may_try_more_nodes_than_one_request_can_exclude(flavour: str, any_node_url: str) -> None:
+    tried: list[str] = []
+
+    async def refuse(node: NodeAddress) -> str:
+        tried.append(node.node_id)
+        raise NodeRefused("full")
+
+    async with open_flavour(flavour, any_node_url) as client:
+        await client.nodes.replace([NodeAddress(f"n{number}", "http://n:1") for number in range(70)], [])
+        with pytest.raises(NodeRefused):
+            await client.create(HINT, refuse, nodes_tried_max=67)
+    assert len(tried) == 67
+    assert len(set(tried)) >= 65

@@ -59,6 +59,15 @@ async def test_cancel_frees_the_capacity_at_once(
     assert late.status_code == 409
 
 
+async def test_a_long_reason_is_cut_and_costs_no_cancel(
+    api: httpx.AsyncClient, node_a: str, reservation: dict[str, Any]
+) -> None:
+    answer = await api.post(path_of(reservation, "/cancel"), json={"reason": "é" * 1000})
+    assert (answer.status_code, answer.json()["reservation"]["reason"]) == (200, "é" * 512)
+    by_key = {"idempotency_key": "k", "reason": "x" * 1025}
+    assert (await api.post("/v1/reservations/cancel", json=by_key)).json()["reservation"]["reason"] == "x" * 1024
+
+
 @pytest.mark.parametrize("body", [None, b"", b"{}"])
 async def test_cancel_needs_no_body(api: httpx.AsyncClient, reservation: dict[str, Any], body: bytes | None) -> None:
     assert (await api.post(path_of(reservation, "/cancel"), content=body)).status_code == 200

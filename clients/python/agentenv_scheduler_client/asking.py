@@ -15,6 +15,7 @@ import httpx
 
 from agentenv_scheduler_client.errors import (
     DeadlineExceeded,
+    InvalidRequest,
     SchedulerError,
     Unavailable,
     Unreachable,
@@ -164,7 +165,10 @@ def path(*segments: str) -> str:
 
 def segment(identity: str) -> str:
     """An id as one segment of a path, whatever it holds: `.` and `..` would be taken for steps of the path."""
-    return identity.replace(".", "%2E") if identity in (".", "..") else quote(identity, safe="")
+    try:
+        return identity.replace(".", "%2E") if identity in (".", "..") else quote(identity, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"it cannot be sent: {error}") from error
 
 
 def given(**members: Any) -> dict[str, Any]:

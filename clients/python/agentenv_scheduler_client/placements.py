@@ -10,6 +10,9 @@ from agentenv_scheduler_client.nodes import NodeAddress, NodeStatus, PendingTota
 from agentenv_scheduler_client.reading import OpenEnum, Unreadable, body_of, read
 from agentenv_scheduler_client.reservations import Lifecycle, Reservation
 
+# So many nodes a request may exclude.
+EXCLUDED_MAX = 64
+
 
 class Strategy(OpenEnum):
     ROUND_ROBIN = "round_robin"

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from agentenv_scheduler_client.reading import OpenEnum
 
+# So much of a cancel's reason is told.
+REASON_BYTES_MAX = 1024
+
 
 class ReservationState(OpenEnum):
     PENDING = "pending"

@@ -9,6 +9,7 @@ import httpx
 from agentenv_scheduler_client._async.waiting import AsyncWaiting
 from agentenv_scheduler_client.asking import Attempts, Failure, Patience, Question, Read, outcome, timeout_header
 from agentenv_scheduler_client.connection import Connection
+from agentenv_scheduler_client.errors import InvalidRequest
 
 T = TypeVar("T")
 
@@ -48,16 +49,17 @@ class AsyncCalls:
             "X-Request-Timeout": timeout_header(seconds),
         }
         try:
-            return await self.waiting.within(
-                seconds,
-                lambda: self._http.request(
-                    question.method,
-                    question.path,
-                    params=question.params,
-                    json=question.body,
-                    headers=headers,
-                    timeout=seconds,
-                ),
+            request = self._http.build_request(
+                question.method,
+                question.path,
+                params=question.params,
+                json=question.body,
+                headers=headers,
+                timeout=seconds,
             )
+        except (TypeError, ValueError) as error:  # half a surrogate pair, NaN, what is no JSON
+            raise InvalidRequest(f"it cannot be sent: {error}") from error
+        try:
+            return await self.waiting.within(seconds, lambda: self._http.send(request))
         except (TimeoutError, httpx.HTTPError) as error:
             return error

@@ -29,6 +29,7 @@ from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerErro
 from agentenv_scheduler_client.idempotency import Key
 from agentenv_scheduler_client.pages import answered_object, version_in
 from agentenv_scheduler_client.placements import (
+    EXCLUDED_MAX,
     ApiRequest,
     BatchDecision,
     BatchOptions,
@@ -50,7 +51,8 @@ from agentenv_scheduler_client.version import USER_AGENT
 class CreateOptions(TypedDict, total=False):
     """`sandbox_id`: the name that the caller gives the sandbox; the ledger then knows it before the node does.
     `stop(node, sandbox_id)` is called when the ledger refuses the sandbox for good: its reservation was cancelled, or
-    the id belongs to another one. `nodes_tried_max` is 3 unless given.
+    the id belongs to another one. `nodes_tried_max` is 3 unless given; beyond 64, the
+    first of those that refused may be tried again.
     `timeout_seconds`: the deadline of the whole create, whatever it is waiting for; none by default."""
 
     reservation_ttl_seconds: float | None
@@ -200,7 +202,8 @@ class AsyncSchedulerClient:
         refused: list[str] = []
         while True:
             try:
-                async with self._placement(hint, deadline, {**asking, "exclude_nodes": tuple(refused)}) as placement:
+                asking["exclude_nodes"] = tuple(refused[-EXCLUDED_MAX:])
+                async with self._placement(hint, deadline, asking) as placement:
                     sandbox_id = await placement.start(start)
                     await placement.confirm(sandbox_id, stop=options.get("stop"))
                     return sandbox_id

@@ -10,6 +10,7 @@ from agentenv_scheduler_client.errors import InvalidRequest
 from agentenv_scheduler_client.placements import duration
 from agentenv_scheduler_client.reading import read
 from agentenv_scheduler_client.reservations import (
+    REASON_BYTES_MAX,
     CancelCause,
     KeyResult,
     Reservation,
@@ -68,21 +69,21 @@ class AsyncReservations:
         """Nothing was created, or what was created is gone: the capacity is free at once."""
         where = path("reservations", reservation_id, "cancel")
         try:
-            question = Question("POST", where, given(reason=reason) | _told(cause))
+            question = Question("POST", where, _described(reason) | _told(cause))
             return await self._calls.ask(question, lambda a: read(ReservationResult, a))
         except InvalidRequest as error:
             if not _is_about_cause(error):
                 raise
             # A replica of 0.1 knows no cause; the capacity must be free all the same.
             return await self._calls.ask(
-                Question("POST", where, given(reason=reason)), lambda a: read(ReservationResult, a)
+                Question("POST", where, _described(reason)), lambda a: read(ReservationResult, a)
             )
 
     async def cancel_by_key(
         self, idempotency_key: str, reason: str = "", *, cause: CancelCause = CancelCause.CALLER
     ) -> KeyResult:
         """Cancels by the idempotency key of the schedule. A schedule that arrives after its cancel is refused."""
-        body = {"idempotency_key": idempotency_key, **given(reason=reason)}
+        body = {"idempotency_key": idempotency_key, **_described(reason)}
         try:
             question = Question("POST", path("reservations", "cancel"), body | _told(cause))
             return await self._calls.ask(question, lambda a: read(KeyResult, a))
@@ -97,6 +98,11 @@ class AsyncReservations:
         pending."""
         question = Question("POST", path("reservations", reservation_id, "renew"), {"ttl": duration(ttl_seconds)})
         return await self._calls.ask(question, lambda a: read(ReservationResult, a))
+
+
+def _described(reason: str) -> dict[str, str]:
+    """What no server refuses: the capacity must be free, whatever a node said."""
+    return given(reason=reason.encode("utf-8", "ignore")[:REASON_BYTES_MAX].decode("utf-8", "ignore"))
 
 
 def _told(cause: CancelCause) -> dict[str, str]:

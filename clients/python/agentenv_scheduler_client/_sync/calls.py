@@ -10,6 +10,7 @@ import httpx
 from agentenv_scheduler_client._sync.waiting import Waiting
 from agentenv_scheduler_client.asking import Attempts, Failure, Patience, Question, Read, outcome, timeout_header
 from agentenv_scheduler_client.connection import Connection
+from agentenv_scheduler_client.errors import InvalidRequest
 
 T = TypeVar("T")
 
@@ -47,16 +48,17 @@ class Calls:
             "X-Request-Timeout": timeout_header(seconds),
         }
         try:
-            return self.waiting.within(
-                seconds,
-                lambda: self._http.request(
-                    question.method,
-                    question.path,
-                    params=question.params,
-                    json=question.body,
-                    headers=headers,
-                    timeout=seconds,
-                ),
+            request = self._http.build_request(
+                question.method,
+                question.path,
+                params=question.params,
+                json=question.body,
+                headers=headers,
+                timeout=seconds,
             )
+        except (TypeError, ValueError) as error:  # half a surrogate pair, NaN, what is no JSON
+            raise InvalidRequest(f"it cannot be sent: {error}") from error
+        try:
+            return self.waiting.within(seconds, lambda: self._http.send(request))
         except (TimeoutError, httpx.HTTPError) as error:
             return error

@@ -30,6 +30,7 @@ from agentenv_scheduler_client.errors import NodeRefused, NoNodes, SchedulerErro
 from agentenv_scheduler_client.idempotency import Key
 from agentenv_scheduler_client.pages import answered_object, version_in
 from agentenv_scheduler_client.placements import (
+    EXCLUDED_MAX,
     ApiRequest,
     BatchDecision,
     BatchOptions,
@@ -51,7 +52,8 @@ from agentenv_scheduler_client.version import USER_AGENT
 class CreateOptions(TypedDict, total=False):
     """`sandbox_id`: the name that the caller gives the sandbox; the ledger then knows it before the node does.
     `stop(node, sandbox_id)` is called when the ledger refuses the sandbox for good: its reservation was cancelled, or
-    the id belongs to another one. `nodes_tried_max` is 3 unless given.
+    the id belongs to another one. `nodes_tried_max` is 3 unless given; beyond 64, the
+    first of those that refused may be tried again.
     `timeout_seconds`: the deadline of the whole create, whatever it is waiting for; none by default."""
 
     reservation_ttl_seconds: float | None
@@ -201,7 +203,8 @@ class SchedulerClient:
         refused: list[str] = []
         while True:
             try:
-                with self._placement(hint, deadline, {**asking, "exclude_nodes": tuple(refused)}) as placement:
+                asking["exclude_nodes"] = tuple(refused[-EXCLUDED_MAX:])
+                with self._placement(hint, deadline, asking) as placement:
                     sandbox_id = placement.start(start)
                     placement.confirm(sandbox_id, stop=options.get("stop"))
                     return sandbox_id

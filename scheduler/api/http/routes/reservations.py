@@ -8,10 +8,10 @@ from pydantic import Field
 
 from scheduler.access.roles import FOR_GATEWAYS
 from scheduler.api.http.answers import Answer, ReservationAnswer
-from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, Text, duration_ms
+from scheduler.api.http.fields import PAGE_DEFAULT, Body, Cursor, Duration, Id, PageLimit, duration_ms
 from scheduler.api.http.route import Call, noun_router, reach
 from scheduler.api.views import reservation_result_view, reservation_view
-from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX
+from scheduler.domain.limits import IDEMPOTENCY_KEY_MAX, TEXT_BYTES_MAX
 from scheduler.domain.reservation import CancelCause, ReservationState
 
 router = noun_router("reservations")
@@ -41,8 +41,11 @@ Cause = Annotated[
 ]
 
 
+Reason = Annotated[str, Field(description=f"for people; cut to {TEXT_BYTES_MAX:,} bytes")]
+
+
 class CancelBody(Body):
-    reason: Text = ""
+    reason: Reason = ""
     cause: Cause = "caller"
 
 
@@ -50,7 +53,7 @@ class CancelByKeyBody(Body):
     idempotency_key: Annotated[
         str, Field(json_schema_extra={"minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX, "pattern": "^[!-~]+$"})
     ]
-    reason: Text = ""
+    reason: Reason = ""
     cause: Cause = "caller"
 
 
