@@ -18,8 +18,18 @@ local tallies = { WHOLE = '2' }
 do
   local changes = {}
 
+  -- Of one call several rows may change, and each by as much as is exact: what is known of a field goes to the sums before
+  -- more than that comes together.
+  local EXACT = 2 ^ 53
+
   local function add(field, by)
-    if by ~= 0 then changes[field] = (changes[field] or 0) + by end
+    if by == 0 then return end
+    local sum = (changes[field] or 0) + by
+    if sum > EXACT or sum < -EXACT then
+      redis.call('HINCRBY', key('tallies'), field, integer(changes[field]))
+      sum = by
+    end
+    changes[field] = sum
   end
 
   -- What one dimension of a row has: its capacity, load, what is reserved of it, and what is closed.

@@ -36,7 +36,7 @@ def clean_endpoint(text: str) -> str | None:
 
     It is an http or https URL with a host; a path is kept as a prefix."""
     trimmed = trim(text)
-    if len(trimmed) > TEXT_BYTES_MAX or has_unfit_character(text):
+    if len(trimmed) > TEXT_BYTES_MAX or has_unfit_character(trimmed):
         return None
     found = _ENDPOINT.fullmatch(trimmed)
     return trimmed if found and _is_host(found[1]) else None

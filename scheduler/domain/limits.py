@@ -11,7 +11,8 @@ MEMORY_MB_MAX = SAFE_INTEGER_MAX // MIB
 
 # The largest sandbox that may be requested; lua/include/too_large assumes this for an unknown capacity.
 SANDBOX_CPU_MAX = 65_536
-SANDBOX_MEMORY_MB_MAX = 2**44 // MIB
+SANDBOX_MEMORY_BYTES_MAX = 2**44
+SANDBOX_MEMORY_MB_MAX = SANDBOX_MEMORY_BYTES_MAX // MIB
 
 ID_BYTES_MAX = 255
 TEXT_BYTES_MAX = 1024

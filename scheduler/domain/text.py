@@ -37,8 +37,7 @@ def clean_id(text: str, most_bytes: int = ID_BYTES_MAX) -> str | None:
     if _PLAIN_ID.fullmatch(text):
         return text
     trimmed = trim(text)
-    # Checked before trimming: a line feed after an id is more likely a mistake than padding.
-    if not trimmed or has_unfit_character(text) or len(trimmed.encode()) > most_bytes:
+    if not trimmed or has_unfit_character(trimmed) or len(trimmed.encode()) > most_bytes:
         return None
     return trimmed
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from scheduler.domain import text
-from scheduler.domain.limits import EVENTS_MAX, ROSTER_MAX, SAFE_INTEGER_MAX, TEXT_BYTES_MAX
+from scheduler.domain.limits import (
+    EVENTS_MAX,
+    ROSTER_MAX,
+    SAFE_INTEGER_MAX,
+    SANDBOX_CPU_MAX,
+    SANDBOX_MEMORY_BYTES_MAX,
+    TEXT_BYTES_MAX,
+)
 from scheduler.domain.node import FIGURES, DiskMetric, Heartbeat, MachineInfo, NodeSnapshot, P2pEndpoint
 from scheduler.domain.sandbox import SandboxEvent
 from scheduler.domain.text import cut
+from scheduler.errors import InvalidRequest
 from scheduler.service.checks import (
     byte_count,
     clean_endpoint,
@@ -112,6 +121,24 @@ def held_to_bounds(snapshot: NodeSnapshot) -> NodeSnapshot:
     return replace(snapshot, disks=tuple(_held_disks(snapshot.disks)), **figures)
 
 
+def held_to_form(heartbeat: Heartbeat) -> Heartbeat:
+    """The report without what cannot be kept of its descriptions, for callers that cannot handle a refusal: a cluster
+    id that is none gives way to its digest, an endpoint that is none makes no peer, and a CPU template that is too
+    large counts as none."""
+    cluster_id, info, peer = heartbeat.cluster_id, heartbeat.machine_info, heartbeat.p2p_endpoint
+    if trim(cluster_id) and text.clean_id(cluster_id) is None:
+        cluster_id = hashlib.sha256(trim(cluster_id).encode("utf-8", "replace")).hexdigest()
+    if info is not None and len(info.cpu_config_json.encode("utf-8", "replace")) > CPU_CONFIG_BYTES_MAX:
+        info = replace(info, cpu_config_json="")
+    try:
+        peer = clean_p2p_endpoint(peer)
+    except InvalidRequest:
+        peer = None
+    if (cluster_id, info, peer) == (heartbeat.cluster_id, heartbeat.machine_info, heartbeat.p2p_endpoint):
+        return heartbeat
+    return replace(heartbeat, cluster_id=cluster_id, machine_info=info, p2p_endpoint=peer)
+
+
 def _held_disks(disks: Iterable[DiskMetric]) -> Iterator[DiskMetric]:
     """Each held to what the ones before it leave of the bound of all together."""
     used_left = total_left = SAFE_INTEGER_MAX
@@ -159,8 +186,8 @@ def clean_p2p_endpoint(endpoint: P2pEndpoint | None) -> P2pEndpoint | None:
 
 
 def clean_events(events: Sequence[SandboxEvent]) -> tuple[SandboxEvent, ...]:
-    """At most 1,024 events with trimmed ids and checked sizes. Drops events with invalid sandbox ids and keeps the
-    rest, because those happened."""
+    """At most 1,024 events with trimmed ids and checked sizes, held to what a sandbox may have, so that their sums are
+    exact. Drops events with invalid sandbox ids and keeps the rest, because those happened."""
     if len(events) > EVENTS_MAX:
         raise refuse("events", events, f"at most {EVENTS_MAX} events")
     cleaned = []
@@ -169,5 +196,12 @@ def clean_events(events: Sequence[SandboxEvent]) -> tuple[SandboxEvent, ...]:
         byte_count(f"events.{index}.requested_memory_bytes", event.requested_memory_bytes)
         sandbox_id = text.clean_id(event.sandbox_id)
         if sandbox_id is not None:
-            cleaned.append(replace(event, sandbox_id=sandbox_id))
+            cleaned.append(
+                replace(
+                    event,
+                    sandbox_id=sandbox_id,
+                    requested_cpu=min(event.requested_cpu, SANDBOX_CPU_MAX),
+                    requested_memory_bytes=min(event.requested_memory_bytes, SANDBOX_MEMORY_BYTES_MAX),
+                )
+            )
     return tuple(cleaned)

@@ -10,14 +10,16 @@ from scheduler.domain.limits import (
     BATCH_MAX,
     EXCLUDED_NODES_MAX,
     LOCALITY_KEYS_MAX,
+    SAFE_INTEGER_MAX,
     SANDBOX_CPU_MAX,
+    SANDBOX_MEMORY_BYTES_MAX,
     SANDBOX_MEMORY_MB_MAX,
     TEXT_BYTES_MAX,
 )
 from scheduler.domain.placement import BatchRequest, Hint, ScheduleRequest
+from scheduler.domain.resources import DISK
 from scheduler.errors import FieldError, InvalidRequest, SizeOutOfBounds
 from scheduler.service.checks import (
-    byte_count,
     clean_id,
     clean_idempotency_key,
     clean_require,
@@ -98,7 +100,8 @@ def clean_hint(hint: Hint) -> Hint:
     if hint.resources:
         clean_resources("hint.resources", hint.resources)
         for name, amount in hint.resources.items():
-            byte_count(f"hint.resources.{name}", amount)
+            most = SANDBOX_MEMORY_BYTES_MAX if name == DISK else SAFE_INTEGER_MAX
+            whole_number(f"hint.resources.{name}", amount, most)
     require = clean_require("hint.require", hint.require) if hint.require else hint.require
     spread = None if hint.spread is None else clean_spread("hint.spread", hint.spread)
     if locality == hint.locality and require == hint.require and spread == hint.spread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -63,12 +64,17 @@ async def test_beyond_a_size_the_answer_is_the_one_that_the_page_names(ledger: L
     await services.nodes.replace([NodeAddress("a", "http://a:8000")], [])
     long_id = "n" * (limits.ID_BYTES_MAX + 1)
     async with serving(services) as port:
-        for refused in (
-            heartbeat(node_id=long_id),
+        assert (await refusal(port.scheduler.Heartbeat(heartbeat(node_id=long_id))))[0] == "INVALID_ARGUMENT"
+        for taken in (
+            heartbeat(cluster_id=long_id),
             heartbeat(machine_info=v1.MachineInfo(cpu_config_json="{" * (reports.CPU_CONFIG_BYTES_MAX + 1))),
             heartbeat(p2p_endpoint=v1.P2pEndpoint(backend="iroh", address="a" * (reports.P2P_ADDRESS_BYTES_MAX + 1))),
         ):
-            assert (await refusal(port.scheduler.Heartbeat(refused)))[0] == "INVALID_ARGUMENT"
+            await port.scheduler.Heartbeat(taken)
+            known = (await port.scheduler.GetNode(v1.GetNodeRequest(node_id="a"))).node
+            digest = hashlib.sha256(long_id.encode()).hexdigest()
+            assert (known.cluster_id, known.machine_info.cpu_config_json) == (digest if taken.cluster_id else "", "")
+            assert not (await port.scheduler.ListP2pPeers(v1.ListP2pPeersRequest())).peers
         key = v1.RecordP2pArtifactRequest(cluster_id="c", backend="b", node_id="a", key="k" * 1025)
         assert (await refusal(port.scheduler.RecordP2pArtifact(key)))[0] == "INVALID_ARGUMENT"
         await port.scheduler.Heartbeat(

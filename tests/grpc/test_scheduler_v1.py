@@ -327,6 +327,56 @@ class TestViews:
         assert await refusal(port.scheduler.GetNode(v1.GetNodeRequest(node_id=" "))) == told
 
 
+@pytest.fixture
+async def listed(ledger: Ledger) -> AsyncIterator[Port]:
+    """Over a real service layer, with nodes a and b."""
+    services = build_services(ledger)
+    await services.nodes.replace([NodeAddress("a", "http://a:1"), NodeAddress("b", "http://b:1")], [])
+    async with serving(services) as started:
+        yield started
+
+
+class TestOddReports:
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"cluster_id": "c" * 300},
+            {"cluster_id": "a\tb"},
+            {"p2p_endpoint": v1.P2pEndpoint(backend="b\x01", address="a:1")},
+            {"p2p_endpoint": v1.P2pEndpoint(backend="b", address="a" * 70_000)},
+            {"machine_info": v1.MachineInfo(cpu_model="m", cpu_config_json=" " * (2**20 + 1))},
+        ],
+        ids=["long cluster", "tab in cluster", "backend", "address", "CPU template"],
+    )
+    async def test_a_description_costs_no_report(self, listed: Port, odd: dict[str, Any]) -> None:
+        sandboxes = {"sandbox_ids": ["s1"], "snapshot": v1.NodeSnapshot(status=v1.NODE_STATUS_READY, cpu_count=4)}
+        for node_id in "ab":
+            await listed.scheduler.Heartbeat(
+                v1.HeartbeatRequest(node_id=node_id, service_instance_id="i", **sandboxes, **odd)
+            )
+            sandboxes["sandbox_ids"] = ["s2"]
+        assert (await listed.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="s1"))).node.node_id == "a"
+        told = [(await listed.scheduler.GetNode(v1.GetNodeRequest(node_id=each))).node for each in "ab"]
+        assert told[0].snapshot.cpu_count == 4
+        # Nodes of one odd cluster are of one cluster all the same.
+        assert told[0].cluster_id == told[1].cluster_id
+        assert bool(told[0].cluster_id) == ("cluster_id" in odd)
+        assert not (await listed.scheduler.ListP2pPeers(v1.ListP2pPeersRequest())).peers
+
+    async def test_whatever_white_space_is_around_an_id_is_trimmed(self, listed: Port) -> None:
+        scheduler = listed.scheduler
+        report = v1.HeartbeatRequest(node_id="\ta", service_instance_id="i\n", cluster_id="c\r\n", sandbox_ids=["s1\n"])
+        await scheduler.Heartbeat(report)
+        assert (await scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="\n s1\v"))).node.node_id == "a"
+        node = (await scheduler.GetNode(v1.GetNodeRequest(node_id="a\n", cluster_id="c"))).node
+        assert (node.node_id, node.cluster_id, node.service_instance_id) == ("a", "c", "i")
+        (found,) = (await scheduler.ListObservedNodes(v1.ListObservedNodesRequest(cluster_id="c\n"))).nodes
+        assert found.node_id == "a"
+        await scheduler.UnregisterNode(v1.UnregisterNodeRequest(node_id="a\n", service_instance_id="\ti"))
+        lookup = v1.LookupNodeRequest(sandbox_id="s1")
+        assert (await refusal(scheduler.LookupNode(lookup)))[0] == "NOT_FOUND"
+
+
 class TestUnregister:
     async def test_another_instance_is_a_failed_precondition(self, port: Port) -> None:
         port.services.nodes.fails("unregister", errors.InstanceMismatch("another instance has reported"))
@@ -341,7 +391,7 @@ class TestUnregister:
         await services.nodes.replace([NodeAddress("a", "http://a:1"), NodeAddress("b", "http://b:1")], [])
         await services.nodes.heartbeat(Heartbeat("a", "i", snapshot=NodeSnapshot()), None)
         async with serving(services) as port:
-            for odd in ("x" * 300, "i\n"):
+            for odd in ("x" * 300, "i\ni"):
                 told = await refusal(
                     port.scheduler.UnregisterNode(v1.UnregisterNodeRequest(node_id="a", service_instance_id=odd))
                 )

@@ -85,6 +85,19 @@ async def test_what_is_placed_is_reserved_and_counted_at_once(
     assert await recount(ledger) == []
 
 
+async def test_sums_are_exact_whatever_leaves_together(ledger: Ledger) -> None:
+    await ledger.settings.put(LedgerSettings(revision=1, strategy=Strategy.LEAST_LOADED), "r")
+    for node_id, memory in (("x", 2**53 - 1), ("y", 64 * GIB), ("z", 2**53 - 1)):
+        await ledger.nodes.set(node_id, f"http://{node_id}:8000", DiscoveryState.ACTIVE)
+        snapshot = NodeSnapshot(NodeStatus.READY, cpu_count=1, memory_total_bytes=memory)
+        await ledger.nodes.heartbeat(Heartbeat(node_id, "i", snapshot=snapshot, sandbox_ids=()))
+    assert (await ledger.summary.read()).capacity.memory_bytes == 2 * (2**53 - 1) + 64 * GIB
+    await ledger.nodes.replace([], [])
+    found = await ledger.summary.read()
+    assert found.capacity == found.free == Amount(0, 0)
+    assert await recount(ledger) == []
+
+
 async def test_refusals_of_one_second_keep_every_character_of_their_reasons(ledger: Ledger) -> None:
     names = ("gpu", "vendor.example/gpu-a", "x_y")
     await ledger.settings.put(LedgerSettings(revision=1, resources=names), "r")

@@ -27,6 +27,7 @@ from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import ArtifactKey
 from scheduler.observability.logging import get_logger
 from scheduler.service.checks import trim
+from scheduler.service.reports import held_to_form
 
 if TYPE_CHECKING:
     from scheduler.service import Services
@@ -132,9 +133,17 @@ class SchedulerV1:
     # ── a node's calls ───────────────────────────────────────────────────────
 
     async def heartbeat(self, request: v1.HeartbeatRequest) -> v1.HeartbeatResponse:
+        report, deadline_ms = codec.heartbeat_from(request), _report_deadline_ms()
         try:
             with _unlistable_is_unlisted():
-                result = await self._services.nodes.heartbeat(codec.heartbeat_from(request), _report_deadline_ms())
+                try:
+                    result = await self._services.nodes.heartbeat(report, deadline_ms)
+                except errors.InvalidRequest:
+                    plainer = held_to_form(report)
+                    if plainer is report:
+                        raise
+                    log.warning("a report's odd descriptions were left out", node_id=request.node_id)
+                    result = await self._services.nodes.heartbeat(plainer, deadline_ms)
         except errors.ScriptError:
             log.exception("a report could not be installed", node_id=request.node_id)
             raise Refused(grpc.StatusCode.INTERNAL, "node registry heartbeat failed") from None

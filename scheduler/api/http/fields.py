@@ -72,20 +72,22 @@ def _documented(**schema: Any) -> Any:
     return Field(json_schema_extra=schema)
 
 
+# What is trimmed of the control characters, and what may stand between: none of C0, DEL and C1.
+_PADDING, _WITHIN = r"[\t-\r\u0020\u0085]*", r"[^\u0000-\u001f\u007f-\u009f]*"
 _ID_SCHEMA = {
     "minLength": 1,
     "maxLength": ID_BYTES_MAX,
-    # Not blank, and no control character: C0, DEL, C1.
-    "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\u0000-\u0020\u007f-\u00a0][^\u0000-\u001f\u007f-\u009f]*$",
+    # Not blank.
+    "pattern": rf"^{_PADDING}{_WITHIN}[^\u0000-\u0020\u007f-\u00a0]{_WITHIN}{_PADDING}$",
 }
 Id = Annotated[str, _documented(**_ID_SCHEMA)]
 # Compared with the node list, so any text is accepted; only blank is invalid.
 ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 ArtifactName = Annotated[str, _documented(minLength=1, maxLength=KEY_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 OptionalGroupKey = Annotated[
-    str, _documented(maxLength=GROUP_KEY_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")
+    str, _documented(maxLength=GROUP_KEY_BYTES_MAX, pattern=f"^{_PADDING}{_WITHIN}{_PADDING}$")
 ]
-_OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
+_OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": f"^{_PADDING}{_WITHIN}{_PADDING}$"}
 OptionalId = Annotated[str, _documented(**_OPTIONAL_ID_SCHEMA)]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]

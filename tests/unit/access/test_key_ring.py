@@ -96,7 +96,7 @@ def test_toml_says_the_same_as_json(tmp_path: Path) -> None:
         ([{"name": "n", "role": "admin", "sha256": "plain-text-key"}], "sha256 must be"),
         ([entry("k", role="gateway", node_id="a")], "node_id"),
         ([entry("k", role="node", node_id=" ")], "node_id"),
-        ([entry("k", role="node", node_id="a\n")], "node_id"),
+        ([entry("k", role="node", node_id="a\nb")], "node_id"),
         ([entry("k", key="k")], "unknown member key"),
         ([entry("a"), entry("b"), entry("c")], "at most 2"),
         ([entry("a"), entry("b", role="admin")], "must agree"),

