@@ -48,6 +48,7 @@ if added[1] or removed[1] then
   redis.call('HDEL', node, 'roster_digest')
 end
 local contested = install_added(node_id, added, generation, now)
+entries.list(node_id, account, #added - #contested)
 install_removed(node_id, removed, generation, #report_times.parse(known.reports) <= 1, now)
 if added[1] or removed[1] then edits = integer(redis.call('HINCRBY', node, 'roster_edits', 1)) end
 
@@ -62,9 +63,9 @@ if digest ~= '' then
   more = judge_absence(node_id, known, settings, generation, now)
   if account.roster_whole == 1 then
     local first = account.entered < 0
-    if first then count_entered(node_id, account, known, 0) end
+    if first then entries.count(node_id, account, known, 0) end
     if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
-      more = settle_entered(node_id, account, now) or more
+      more = entries.settle(node_id, account, now) or more
     end
     rest_on(node_id, account, generation, first)
   end

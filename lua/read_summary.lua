@@ -20,7 +20,7 @@ local settings, refused = read_settings()
 if refused then return refused end
 local now = open_clock(ARGV[1])
 -- @inline "inline/notice_silence"
-local swept = expire_due(now, overdue.SLICE) < overdue.SLICE
+local swept = overdue.work_off(now, overdue.SLICE) < overdue.SLICE
 save_rows()
 if not swept then return { 'again', 'expiry' } end
 local sums = redis.call('HGETALL', key('tallies'))

@@ -94,7 +94,11 @@ if sequence == '' and same_instance and ARGV[30] ~= '0' then
 end
 local overdue = known.last_seen_ms and now - tonumber(known.last_seen_ms) > settings.report_ttl_ms
 -- A sequence that begins anew after a silence is a restart, unless the call may have been sampled long ago.
-if listed_already and ((behind and (hung_up or not overdue)) or (processes())) then
+-- Of a node that nothing is known of, or nothing since a loss, any report may be such a one.
+local function unheard()
+  return not known.instances and not known.last_seen_ms or redis.call('ZSCORE', key('waiting'), node_id) ~= false
+end
+if listed_already and ((behind and not overdue) or (hung_up and (behind or unheard())) or (processes())) then
   return { 'stale', known.generation or '0' }
 end
 local tells_roster = digest ~= '' and not hung_up
@@ -177,11 +181,13 @@ if first then account.entered, account.credit, account.pauses = -1, least_credit
 if figures.paused_sandbox_count > 0 then account.pauses = 1 end
 if account.roster_whole == 1 then
   local clean = rest_on(node_id, account, generation, account.entered < 0)
-  count_entered(node_id, account, figures, roster.listed)
+  entries.count(node_id, account, figures, entries.new(node_id, roster.listed))
   if redis.call('EXISTS', node_key(node_id, 'sandboxes')) == 1 then
-    roster.more = settle_entered(node_id, account, now) or roster.more
+    roster.more = entries.settle(node_id, account, now) or roster.more
   end
   review_doubts(node_id, account, clean, now)
+else
+  entries.list(node_id, account, entries.new(node_id, roster.listed))
 end
 
 local unlabelled = false

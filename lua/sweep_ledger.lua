@@ -89,7 +89,7 @@ end
 -- Each of them comes to an end, so the next ones get their turn.
 local done = 0
 for _, work in ipairs({
-  function() return expire_due(now, SLICE) end,
+  function() return overdue.work_off(now, SLICE) end,
   function() return retire_silent(now, settings.report_ttl_ms, settings.binding_ttl_ms) end,
   release_one, forget_one, forget_outlived,
   function() return purge_finished(now, SLICE) end,

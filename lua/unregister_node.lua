@@ -49,8 +49,8 @@ close_clock(now)
 
 local listed = forget_listed(node_id, SLICE, now)
 local assigned = redis.call('ZRANGE', node_key(node_id, 'assigned'), 0, SLICE - 1)
-unbind(node_id, assigned, now)
+local unbound = unbind(node_id, assigned, now)
 save_rows()
-if listed == SLICE or #assigned == SLICE then return { 'again', 'bindings' } end
+if listed == SLICE or (#assigned == SLICE and unbound > 0) then return { 'again', 'bindings' } end
 redis.call('ZREM', key('forgotten'), node_id)
 return { 'unregistered' }

@@ -10,9 +10,13 @@ do
 
   -- What was told before this (a sequence) and the report of `generation` does not list is gone. Nil: nothing is.
   local function proven_before(reports, interval_ms, generation, now)
-    local proven
+    local proven, received_ms = nil, now
+    -- Its roster may have been applied in slices since it was received.
     for _, report in ipairs(reports) do
-      local apart = 2 * (now - report.at_ms) >= (interval_ms or report_times.interval_least_ms)
+      if report.generation == generation then received_ms = report.at_ms end
+    end
+    for _, report in ipairs(reports) do
+      local apart = 2 * (received_ms - report.at_ms) >= (interval_ms or report_times.interval_least_ms)
       if report.generation < generation and apart then proven = report.generation end
     end
     return proven

@@ -1,7 +1,13 @@
 -- @include "include/reservations"
+-- @include "include/stored_settings"
 -- Ends the reservations that time has ended, whether maintenance came to them or not.
 -- What is due, and how much of it one call works off.
 local overdue = { SLICE = 32 }
+
+-- While a lost ledger is being put back nothing ends by time: another replica may remember a later deadline.
+function overdue.is_suspended(now)
+  return gated_until ~= nil and tonumber(gated_until) > now
+end
 
 local end_when_due
 do
@@ -17,7 +23,7 @@ do
   -- Ends a reservation that time has ended, swept or not: by its deadline, or with its node, whichever
   -- came first. Every script that looks at one reservation asks this before anything else.
   function end_when_due(reservation, now)
-    if reservation.state ~= 'pending' and reservation.state ~= 'confirmed' then return end
+    if reservation.state ~= 'pending' and reservation.state ~= 'confirmed' or overdue.is_suspended(now) then return end
     local deadline = tonumber(reservation.expires_at_ms)
     local node_is_gone, gone_at = is_evicted(reservation.node_id, now)
     if node_is_gone and gone_at < deadline then
@@ -43,7 +49,8 @@ function overdue.finish(ids, now)
 end
 
 -- Works off the head of `expiry`; how many. As many as the slice: more may be due.
-local function expire_due(now, slice)
+function overdue.work_off(now, slice)
+  if overdue.is_suspended(now) then return 0 end
   local due = redis.call('ZRANGEBYSCORE', key('expiry'), '-inf', integer(now), 'LIMIT', 0, slice)
   overdue.finish(due, now)
   return #due

@@ -1,12 +1,19 @@
 -- @include "include/reservations"
 -- Callers that never confirm: how many creates have entered the node, by ids newly listed and by what its
 -- counters say. Counts only grow, so it does not matter when a report was sampled or which were lost.
+local entries = {}
+
+-- How many of the ids that a report newly lists it did not list before: those that another node kept are told each time.
+function entries.new(node_id, listed)
+  if listed < 1 then return 0 end
+  return math.max(0, listed - tonumber(redis.call('HGET', node_key(node_id), 'contested') or '0'))
+end
 
 -- `listed`: how many ids this report newly lists. Only for a report whose roster is installed whole: the roster after
 -- another one would count again what the counters of that one show, and so would an id that another node kept. What
 -- came and went between two reports shows in counters and `starting` alone, and so does a resume: of a process that
 -- pauses nothing it counts as far as that many creates have failed meanwhile, or two reports in a row show it.
-local function count_entered(node_id, account, figures, listed)
+function entries.count(node_id, account, figures, listed)
   local fails = tonumber(figures.create_fails)
   local counts = tonumber(figures.create_successes) + fails
   local starting = counts + tonumber(figures.sandbox_starting_count)
@@ -28,8 +35,17 @@ local function count_entered(node_id, account, figures, listed)
   account.forks_new, account.ends_new = 0, 0
 end
 
+-- So many ids are new in a report that is not counted. They have entered all the same: those that ended by being listed
+-- were taken from the credit.
+function entries.list(node_id, account, new)
+  if new < 1 or account.entered < 0 then return end
+  account.entered, account.shown = account.entered + new, account.shown + new
+  local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
+  account.credit = math.max(least_credit(node_id, account), math.min(account.credit + new, open))
+end
+
 -- When all that is unnamed has entered, nothing is held of it any more. A slice of it; whether there is more.
-local function settle_entered(node_id, account, now)
+function entries.settle(node_id, account, now)
   local SETTLED_SLICE = 50
   if account.credit <= 0 then return false end
   local waiting = read_unnamed(node_id, account.generation)

@@ -40,6 +40,8 @@ local function take_out(reservation)
   forget_doubt(reservation)
   if sandbox_id and redis.call('GET', key('sandbox:' .. sandbox_id)) == id then
     redis.call('DEL', key('sandbox:' .. sandbox_id))
+  end
+  if sandbox_id and redis.call('HGET', node_key(node_id, 'claims'), sandbox_id) == id then
     drop_claim(node_id, sandbox_id)
   end
   charge_back(reservation, -1)

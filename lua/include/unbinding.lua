@@ -14,8 +14,9 @@ do
   local function note_edit(node_id)
     local account = account_of(node_id)
     if not account then return end
-    -- The load of the last report may still count what the roster does not list any more.
-    account.roster_whole = 0
+    -- The load of the last report may still count what the roster does not list any more; and what comes back to it has not
+    -- entered the node now, so the next whole roster is the one that counts begin with.
+    account.roster_whole, account.entered = 0, -1
     weigh_again(node_id)
     redis.call('HDEL', node_key(node_id), 'roster_digest')
     redis.call('HINCRBY', node_key(node_id), 'roster_edits', 1)
@@ -38,15 +39,24 @@ do
     redis.call('SREM', node_key(node_id, 'sandboxes'), unpack(gone))
   end
 
-  -- Sandboxes that are no longer awaited by a node. It goes on judging those that a reservation of its own claims.
-  function forget_assignments(node_id, sandbox_ids, another_holds_them)
-    redis.call('ZREM', key('assigned'), unpack(sandbox_ids))
-    local claims = another_holds_them and redis.call('HMGET', node_key(node_id, 'claims'), unpack(sandbox_ids)) or {}
-    local left = {}
+  -- Takes what a node waits for off, but for those that a reservation of its own claims: it goes on judging them. How many.
+  local function await_unclaimed_no_more(node_id, sandbox_ids)
+    local claims, left = redis.call('HMGET', node_key(node_id, 'claims'), unpack(sandbox_ids)), {}
     for index, sandbox_id in ipairs(sandbox_ids) do
       if not claims[index] then left[#left + 1] = sandbox_id end
     end
     if left[1] then redis.call('ZREM', node_key(node_id, 'assigned'), unpack(left)) end
+    return #left
+  end
+
+  -- Sandboxes that are no longer awaited by a node.
+  function forget_assignments(node_id, sandbox_ids, another_holds_them)
+    redis.call('ZREM', key('assigned'), unpack(sandbox_ids))
+    if another_holds_them then
+      await_unclaimed_no_more(node_id, sandbox_ids)
+    else
+      redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
+    end
   end
 
   function remember_ended(sandbox_ids, now)
@@ -64,9 +74,10 @@ do
     remember_ended(sandbox_ids, now)
   end
 
-  -- Deletes the bindings that still point to that node, listed or not.
+  -- Deletes the bindings that still point to that node, listed or not. What a reservation of the node claims is awaited as
+  -- before: reports prove it gone. How many bindings ended, or are awaited no more.
   function unbind(node_id, sandbox_ids, now)
-    if #sandbox_ids == 0 then return end
+    if #sandbox_ids == 0 then return 0 end
     local records, own = records_of(sandbox_ids), {}
     for _, sandbox_id in ipairs(sandbox_ids) do
       if records[sandbox_id] and records[sandbox_id].node_id == node_id then own[#own + 1] = sandbox_id end
@@ -75,7 +86,7 @@ do
     end_sandboxes(own, records, now)
     if own[1] then redis.call('ZREM', key('assigned'), unpack(own)) end
     unlist(node_id, sandbox_ids, records)
-    redis.call('ZREM', node_key(node_id, 'assigned'), unpack(sandbox_ids))
+    return #own + await_unclaimed_no_more(node_id, sandbox_ids)
   end
 
   -- Takes some of a node's installed roster away, and their bindings; how many.

@@ -6,7 +6,7 @@ local swept, now_ms = true, integer(now)
 -- @inline "inline/notice_silence"
 if redis.call('ZCOUNT', key('expiry'), '-inf', now_ms) > 0 then
   -- @inline "include/deadlines"
-  swept = expire_due(now, overdue.SLICE) < overdue.SLICE
+  swept = overdue.work_off(now, overdue.SLICE) < overdue.SLICE
   save_rows()
 end
 

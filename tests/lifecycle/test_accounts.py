@@ -10,7 +10,8 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.reservation import CancelCause, Lifecycle
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes
-from tests.lifecycle.cluster import GIB, NOTHING, REPORT_TTL_MS, TTL_MS, Cluster, event
+from scheduler.ledger import roster
+from tests.lifecycle.cluster import BINDING_TTL_MS, GIB, NOTHING, REPORT_TTL_MS, TTL_MS, Cluster, event
 
 REPORT_MS = 5_000
 HEARTBEAT: dict[str, Any] = {"lifecycle": Lifecycle.HEARTBEAT}
@@ -300,3 +301,122 @@ async def test_a_clock_that_was_set_back_keeps_no_process_out_for_long(cluster: 
     assert not (await listing(cluster, (), 0, reported_at_unix_ms=told_ms)).stale
     cluster.wait(REPORT_TTL_MS)
     assert not (await listing(cluster, (), 0, reported_at_unix_ms=told_ms - 1)).stale
+
+
+async def full(cluster: Cluster, cpu_count: int = 8) -> None:
+    with pytest.raises(NoNodes):
+        await cluster.place(cpu_count, 1024, exclude_nodes=("b",))
+
+
+@pytest.mark.parametrize("lifecycle", list(Lifecycle))
+async def test_what_a_node_lists_again_after_a_silence_has_not_entered_it_now(
+    cluster: Cluster, lifecycle: Lifecycle
+) -> None:
+    await cluster.add()
+    await cluster.confirm(await cluster.place(8, 1024, sandbox_id="s1"), "s1")
+    await listing(cluster, ("s1",), 8, sequence=1, create_successes=1)
+    await cluster.place(8, 1024, lifecycle=lifecycle)  # its image is being pulled
+    for _ in range(BINDING_TTL_MS // 5_000 + 2):
+        cluster.wait(5_000)
+        await cluster.sweep()
+    await listing(cluster, ("s1",), 8, sequence=2)
+    assert await cluster.pending() == (8, 1024, 1)
+    await full(cluster)
+
+
+@pytest.mark.parametrize("lifecycle", list(Lifecycle))
+async def test_what_the_ledger_itself_took_off_a_roster_has_not_entered_when_it_is_listed_again(
+    cluster: Cluster, lifecycle: Lifecycle
+) -> None:
+    await cluster.add()
+    await cluster.add("b", cpu_count=1)
+    await cluster.confirm(await cluster.place(8, 1024, sandbox_id="x"), "x")
+    await listing(cluster, ("x",), 8, sequence=1, create_successes=1)
+    await cluster.place(8, 1024, lifecycle=lifecycle)
+    for node_id in "ba":
+        await cluster.record("x", node_id)
+    await listing(cluster, ("x",), 8, sequence=2)
+    assert await cluster.pending() == (8, 1024, 1)
+    await full(cluster)
+
+
+@pytest.mark.parametrize("conflict", [False, True])
+async def test_an_id_that_another_node_keeps_hides_no_entry(cluster: Cluster, conflict: bool) -> None:
+    await cluster.add()
+    await cluster.add("b", cpu_count=1)
+    await cluster.report("b", ("x",) if conflict else (), sequence=1)
+    await listing(cluster, (), 0, sequence=1)
+    listed = await cluster.place(1, 1024, sandbox_id="e", exclude_nodes=("b",))
+    await listing(cluster, ("e", "x"), 2, sequence=2, sandbox_starting_count=2)
+    assert await cluster.ending(listed) == ("settled", "listed")
+    await cluster.place(14, 1024, exclude_nodes=("b",), **HEARTBEAT)
+    await cluster.report("b", (), sequence=2)
+    for sequence, more in enumerate(({}, {}, {"sandbox_starting_count": 0, "create_successes": 2}), 3):
+        await listing(cluster, ("e", "x"), 2, sequence=sequence, **more)
+    assert (await cluster.pending())[0] == 14
+    await full(cluster, 14)
+
+
+async def test_a_roster_in_slices_hides_no_entry(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "SLICE", 2)
+    await cluster.add()
+    await listing(cluster, (), 0, sequence=1)
+    ids = ("s1", "s2", "s3")
+    for sandbox_id in ids:
+        await cluster.place(1, 1024, sandbox_id=sandbox_id)
+    await listing(cluster, ids, 3, sequence=2, sandbox_starting_count=3)
+    await cluster.place(13, 1024, **HEARTBEAT)
+    await listing(cluster, ids, 3, sequence=3)
+    await listing(cluster, ids, 3, sequence=4, sandbox_starting_count=0, create_successes=3)
+    assert (await cluster.pending())[0] == 13
+    await full(cluster, 13)
+
+
+async def test_what_was_confirmed_is_judged_by_the_reports_of_the_process_after_the_one_that_unregistered(
+    cluster: Cluster,
+) -> None:
+    await cluster.add()
+    reservation = await cluster.place(16, 1024)
+    await cluster.confirm(reservation, "s1")
+    await cluster.services.nodes.unregister("a", "run-1")
+    assert await cluster.node_of("s1") is None
+    await listing(cluster, (), 0, instance="run-2", sequence=1)
+    assert await cluster.state(reservation) == "confirmed"
+    await listing(cluster, (), 0, instance="run-2", sequence=2)
+    assert await cluster.ending(reservation) == ("settled", "gone")
+
+
+async def test_what_was_confirmed_is_judged_after_its_binding_has_outlived_its_time(cluster: Cluster) -> None:
+    await cluster.add()
+    reservation = await cluster.place(16, 1024)
+    await cluster.confirm(reservation, "s1")
+    cluster.wait(BINDING_TTL_MS + 1)
+    await cluster.sweep()
+    assert await cluster.node_of("s1") is None
+    for sequence in (1, 2, 3):
+        await listing(cluster, (), 0, sequence=sequence)
+    assert await cluster.ending(reservation) == ("settled", "gone")
+
+
+async def test_slices_take_time_and_reports_are_as_far_apart_as_they_were_received(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two reports of one burst, sampled before the create; the roster of the second is long in being applied."""
+    monkeypatch.setattr(roster, "SLICE", 2)
+    await cluster.add()
+    await listing(cluster, ("b1",), 0, sequence=1)
+    await listing(cluster, ("b1",), 0, sequence=2)
+    reservation = await cluster.place(16, 1024)
+    await cluster.confirm(reservation, "s1")
+    await cluster.report("a", ("b1",), sequence=3)
+    assert cluster.ledger is not None
+    run = cluster.ledger.nodes._runner.run
+
+    async def slow(script: str, *args: Any, **more: Any) -> Any:
+        if script == "apply_roster":
+            cluster.wait(REPORT_MS)
+        return await run(script, *args, **more)
+
+    monkeypatch.setattr(cluster.ledger.nodes._runner, "run", slow)
+    await cluster.report("a", ("b1", "c1", "c2", "c3"), sequence=4)
+    assert await cluster.state(reservation) == "confirmed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -467,3 +468,69 @@ async def test_a_node_whose_report_is_awaited_counts_in_every_place(pair: Pair) 
         with pytest.raises(NoNodes) as refused:
             await ledger.placements.schedule(request)
         assert refused.value.reasons["spread"] >= 1, reported
+
+
+@pytest.mark.parametrize("look", ["sweep", "nodes", "reservations", "summary"])
+async def test_nothing_ends_by_time_before_everybody_has_put_back(pair: Pair, clock: VirtualClock, look: str) -> None:
+    """B knows of a later deadline than A."""
+    a, b = pair.a.cluster, pair.b.cluster
+    reservation = await a.place(16, 1024, reservation_ttl_ms=60_000)
+    clock.advance(50_000)
+    await a.report("a", ())
+    await b.renew(reservation, TTL_MS)
+    clock.advance(12_000)
+    await pair.lose()
+    await pair.put_back("A")
+    with contextlib.suppress(SchedulerError):
+        match look:
+            case "sweep":
+                await a.sweep()
+            case "nodes":
+                await a.services.nodes.get("a")
+            case "reservations":
+                await a.services.reservations.list()
+            case _:
+                await pair.a.ledger.summary.read()
+    await pair.put_back("B")
+    await a.report("a", ())
+    assert await a.state(reservation) == "pending"
+    with pytest.raises(NoNodes):
+        await a.place(1, 1024)
+
+
+@pytest.mark.parametrize("lost", ["everything", "the last writes"])
+async def test_a_report_of_a_call_that_was_given_up_is_not_the_first_after_a_loss(
+    pair: Pair, clock: VirtualClock, lost: str
+) -> None:
+    a = pair.a.cluster
+    await a.report("a", ("s1",), sequence=40, allocated_cpu=16)
+    if lost == "everything":
+        await pair.lose()
+        await pair.put_back()
+    else:
+        await pair.a.ledger.settings.put(SETTINGS, "A", Loss("another server"))
+        await a.sweep()
+    with pytest.raises(NoNodes):
+        await a.place(1, 1024)
+    late = await a.report("a", (), sequence=2 if lost == "everything" else 41, hung_up=True, allocated_cpu=0)
+    assert late.stale
+    with pytest.raises(NoNodes):
+        await a.place(1, 1024)
+    assert not (await a.report("a", ("s1",), sequence=42, allocated_cpu=15)).stale
+    await a.place(1, 1024)
+
+
+async def test_what_is_taken_out_for_a_better_memory_leaves_no_claim(pair: Pair, clock: VirtualClock) -> None:
+    a, b = pair.a.cluster, pair.b.cluster
+    reservation = await a.place(2, 1024, sandbox_id="x", reservation_ttl_ms=60_000)
+    await b.confirm(reservation, "x")
+    for sequence in (1, 2, 3):
+        clock.advance(5_000)
+        await b.report("a", (), sequence=sequence)
+    assert await b.ending(reservation) == ("settled", "gone")
+    clock.advance(47_000)
+    await pair.lose()
+    await pair.put_back("A")
+    await a.sweep()
+    await pair.put_back("B")
+    assert await pair.a.ledger.client.command("HLEN", pair.a.ledger.keys.node("a") + ":claims") == 0

@@ -71,6 +71,7 @@ class Ledger(NamedTuple):
     roster: frozenset[str] = frozenset()
     whole: bool = True  # the roster is that of the last report; else nothing is taken off by it
     listed_once: bool = True  # this instance has had its roster installed
+    contested: int = 0  # of the last roster, kept by other nodes
     load: Size = ()
     entered: int = 0
     credit: int = 0

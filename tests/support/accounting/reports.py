@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tests.support.accounting.ledger import (
     CLEAN_REPORTS,
+    CONFIRMED,
     EXPIRED,
     EXPLICIT,
     HEARTBEAT,
@@ -47,6 +48,8 @@ def is_stale(ledger: Ledger, rules: Rules, report: Report) -> bool:
         stale = 0 < report.sequence <= ledger.sequence
     else:
         stale = rules.replaced_stay_replaced and report.instance in ledger.replaced
+    if rules.hang_up_proves_nothing and report.given_up and not ledger.instance and not ledger.replaced:
+        return True  # of a node that nothing is known of it may be a late one
     # After a silence it is a restart, also under an id that was used before; a late call of a dead process is none.
     late = rules.hang_up_proves_nothing and report.given_up
     return stale and (late or not ledger.silent)
@@ -89,7 +92,13 @@ def prove(ledger: Ledger, rules: Rules, report: Report, now: int = 0) -> Proof:
     whole = not report.contested
     listed_once = whole or before.listed_once
     baseline = ledger.baseline & report.roster
-    ledger = ledger._replace(roster=report.roster, whole=whole, listed_once=listed_once, baseline=baseline)
+    ledger = ledger._replace(
+        roster=report.roster,
+        whole=whole,
+        listed_once=listed_once,
+        baseline=baseline,
+        contested=len(report.contested),
+    )
     ledger = _settle_listed(ledger, report)
     for record in ledger.records:
         ledger = _judge(ledger, rules, before, record, report, now)
@@ -104,7 +113,7 @@ def tally(proof: Proof, rules: Rules, report: Report) -> Ledger:
             return ledger
         return _count_entered(ledger, rules, ledger, report._replace(roster=ledger.roster), first)
     if not ledger.whole:
-        return ledger
+        return ledger if first or not ledger.listed_once else _count_listed(ledger, before, report)
     if rules.counted == "entered":
         ledger = _count_entered(ledger, rules, before, report, first)
     elif not first:
@@ -152,6 +161,7 @@ def unregistered(ledger: Ledger, instance: str) -> Ledger:
         return ledger
     given = {r.sandbox for r in ledger.reservations if r.told and not r.open and not r.known and r.doubt}
     given -= {r.sandbox for r in ledger.reservations if r.open}
+    records = tuple(r._replace(named=True) for r in ledger.records if r.named or r.sandbox in given)
     return ledger._replace(
         instance="",
         sequence=0,
@@ -163,9 +173,15 @@ def unregistered(ledger: Ledger, instance: str) -> Ledger:
         roster=frozenset(),
         listed_once=False,
         reservations=tuple(r._replace(older=False) for r in ledger.reservations),
-        records=tuple(r._replace(named=True) for r in ledger.records if r.named or r.sandbox in given),
+        records=(*records, *(r._replace(missed_at=-1) for r in confirmed_records(ledger))),
         paused=frozenset(),
     )
+
+
+def confirmed_records(ledger: Ledger) -> list[Record]:
+    """What a confirm told of and no roster has listed: reports go on judging it."""
+    told = {r.sandbox for r in ledger.reservations if r.state == CONFIRMED}
+    return [r for r in ledger.records if r.sandbox in told and not r.named]
 
 
 # Absence
@@ -218,9 +234,22 @@ def _count_entered(ledger: Ledger, rules: Rules, before: Ledger, report: Report,
     return ledger
 
 
+def _newly_listed(before: Ledger, report: Report) -> int:
+    """What another node keeps is listed each time."""
+    return max(0, len((report.roster | report.contested) - before.roster) - before.contested)
+
+
+def _count_listed(ledger: Ledger, before: Ledger, report: Report) -> Ledger:
+    """What is new in a report that is not counted has entered all the same."""
+    new = _newly_listed(before, report)
+    still_open = sum(1 for r in ledger.reservations if r.open)
+    credit = max(_lowest(ledger), min(ledger.credit + new, still_open))
+    return ledger._replace(entered=ledger.entered + new, shown=ledger.shown + new, credit=credit)
+
+
 def _entered(ledger: Ledger, rules: Rules, before: Ledger, report: Report) -> tuple[int, int]:
     """How many creates have surely entered this process, and how many it shows."""
-    counts, listed_now = report.successes + report.fails, len(report.roster - before.roster)
+    counts, listed_now = report.successes + report.fails, _newly_listed(before, report)
     sure = max(ledger.entered + listed_now, counts)
     again = before.shown + listed_now
     shown = min(counts + report.starting, max(again, sure + counts - before.successes - before.fails))

@@ -10,6 +10,7 @@ from scheduler.domain.reservation import ReservationState
 from scheduler.domain.sandbox import SandboxEventType
 from scheduler.domain.settings import LedgerSettings
 from tests.support.accounting import ledger as calls
+from tests.support.accounting import reports
 from tests.support.accounting.ledger import Ledger, Record, Reservation, held, observed
 from tests.support.accounting.rules import NEXT, Size, subtract
 from tests.support.model.facts import ModelNode, ModelReservation, Totals
@@ -240,7 +241,8 @@ class AccountingModel(Model):
         given = self._given(before)
         records = tuple(r._replace(named=True) for r in before.records if r.named or r.sandbox in given)
         deleted = self.ledger(node_id).deleted
-        self.put(node_id, before._replace(records=records, paused=frozenset(), deleted=deleted))
+        awaited = tuple(r._replace(missed_at=-1) for r in reports.confirmed_records(before))
+        self.put(node_id, before._replace(records=(*records, *awaited), paused=frozenset(), deleted=deleted))
 
     def _given(self, ledger: Ledger) -> set[str]:
         """Names that callers gave to sandboxes whose create was cancelled or expired and may still begin, and that no
@@ -297,6 +299,7 @@ class AccountingModel(Model):
     def _unlisted(self, ledger: Ledger, ids: set[str], keep: bool = False) -> Ledger:
         if ids & ledger.roster:
             ledger = ledger._replace(roster=ledger.roster - ids, baseline=ledger.baseline - ids, whole=False)
+            ledger = ledger._replace(listed_once=False)
         records = ledger.records if keep else tuple(r for r in ledger.records if r.sandbox not in ids)
         return ledger._replace(records=records, paused=ledger.paused - ids)
 
@@ -305,7 +308,9 @@ class AccountingModel(Model):
         self.spread_keys.pop(sandbox_id, None)
         self.ended_ids.add(sandbox_id)
         self._forget_listing(sandbox_id, binding.node_id)
-        self.put(binding.node_id, self._unlisted(self.ledger(binding.node_id), {sandbox_id}))
+        ledger = self.ledger(binding.node_id)
+        carrier = ledger.carrier(sandbox_id)
+        self.put(binding.node_id, self._unlisted(ledger, {sandbox_id}, keep=carrier is not None and carrier.open))
 
     def _forget_listing(self, sandbox_id: str, node_id: str) -> None:
         self.installed.setdefault(node_id, set()).discard(sandbox_id)
