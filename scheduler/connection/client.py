@@ -29,7 +29,7 @@ from scheduler.connection.keys import Keys
 from scheduler.connection.options import StoreOptions
 from scheduler.connection.scripts import Script, ScriptLibrary
 from scheduler.connection.topology import Topology, open_topology
-from scheduler.errors import CommandsWithheld, Overloaded, StoreUnavailable
+from scheduler.errors import CommandsWithheld, Overloaded, ScriptError, StoreUnavailable
 
 __all__ = ["Argument", "StoreClient", "StoreOptions", "StoreStatistics", "connect", "redact"]
 
@@ -251,6 +251,13 @@ class StoreClient:
         await self.ping()
         if not self.embedded:
             server.check_fit(await self.info("server"), await self.info("replication"), str(self.address))
+
+    async def hazards(self) -> tuple[str, ...]:
+        """What in the server's configuration may cost the ledger keys, a sentence each; none where it does not say."""
+        try:
+            return server.hazards(await self.info("memory"), await self.info("persistence"))
+        except (CommandsWithheld, ScriptError):
+            return ()
 
     async def prove_commands(self, settings_key: str) -> None:
         """Raises CommandsWithheld, naming them, unless the server's ACL allows every command that scripts need."""

@@ -1,4 +1,4 @@
-"""Who a Redis server is, by INFO, and whether it can hold the ledger."""
+"""Who a Redis server is, by INFO, whether it can hold the ledger, and how well."""
 
 from __future__ import annotations
 
@@ -57,3 +57,20 @@ def check_fit(server: Mapping[str, str], replication: Mapping[str, str], where: 
         raise StoreUnusable(f"the ledger runs Redis {found or '(unknown)'}; 6.2 or later is needed").at(where)
     if replication.get("role") in ("slave", "replica"):
         raise StoreUnusable("the ledger is a read-only replica; give the primary's address").at(where)
+
+
+def hazards(memory: Mapping[str, str], persistence: Mapping[str, str]) -> tuple[str, ...]:
+    """What in the server's configuration may cost the ledger keys, a sentence each; INFO may tell none of it."""
+    found: list[str] = []
+    policy = memory.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and memory.get("maxmemory", "0") != "0":
+        ending = policy.startswith("volatile-")
+        lost = (
+            "keys that end by themselves, as reservations that are over do"
+            if ending
+            else "any key, open reservations too"
+        )
+        found.append(f"maxmemory-policy is {policy}: at maxmemory the server throws away {lost}; set it to noeviction")
+    if persistence.get("aof_enabled") == "0":
+        found.append("appendonly is no: a restart of the server loses what no snapshot holds, or all; set it to yes")
+    return tuple(found)

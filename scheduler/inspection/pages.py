@@ -87,3 +87,5 @@ def check_page(report: Report) -> Iterator[str]:
     if not report.ok:
         things = counted(len(report.violations), "thing does", "things do")
         yield f"{things} not add up; each was found twice"
+    for note in report.notes:
+        yield f"note: {note}"

@@ -55,10 +55,12 @@ _LISTS = dict.fromkeys(_SORTED_SETS, "ZSCAN") | dict.fromkeys(_HASHES, "HSCAN")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`violations` held up on a second look. `looked_at` counts things, each once however often it was judged."""
+    """`violations` held up on a second look. `looked_at` counts things, each once however often it was judged.
+    `notes`: no violations, but what in the server's configuration may cost the ledger keys."""
 
     violations: tuple[Finding, ...] = ()
     looked_at: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -73,13 +75,10 @@ async def recount(ledger: Ledger) -> list[str]:
 async def check(ledger: Ledger) -> Report:
     """`recount` with what was looked at. Raises StoreUnavailable when the ledger was never opened."""
     first = Look(ledger)
-    found = await first.everything()
-    if not found:
-        return Report((), dict(first.looked_at))
-    suspicious = {finding.identity for finding in found}
-    again = await Look(ledger).everything()
+    suspicious = {finding.identity for finding in await first.everything()}
+    again = await Look(ledger).everything() if suspicious else []
     standing = tuple(sorted({finding for finding in again if finding.identity in suspicious}))
-    return Report(standing, dict(first.looked_at))
+    return Report(standing, dict(first.looked_at), await ledger.client.hazards())
 
 
 class Look:

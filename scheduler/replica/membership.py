@@ -83,6 +83,7 @@ class Membership:
         self._declared: Mapping[str, Template] = {}
         self._cordons: Cordons = {}
         self._remember_after = 0.0
+        self._hazards: tuple[str, ...] = ()  # of the server, as told last
 
     @property
     def joined(self) -> bool:
@@ -170,6 +171,7 @@ class Membership:
 
     async def _join(self) -> None:
         await self._ledger.client.check_server()
+        await self._tell_hazards()  # before the proof, which a refused INFO would otherwise undo
         await self._ledger.client.prove_commands(self._ledger.keys.settings)
         server = await self._ledger.client.server_identity()
         loss = await self._loss(server) if self._recovering else None
@@ -190,6 +192,14 @@ class Membership:
         if outcome.status == "written":
             changed = {"revision": outcome.settings.revision, "strategy": outcome.settings.strategy.value}
             await self._services.audit.note(self._replica_id, "settings.put", "settings", **changed)
+
+    async def _tell_hazards(self) -> None:
+        """Log each once, however often this replica joins."""
+        hazards = await self._ledger.client.hazards()
+        for hazard in hazards:
+            if hazard not in self._hazards:
+                log.warning("the server may lose the ledger", problem=hazard)
+        self._hazards = hazards
 
     async def _loss(self, server: ServerIdentity) -> Loss:
         """What the ledger may lack, compared with the one this replica joined."""

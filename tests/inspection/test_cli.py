@@ -187,6 +187,20 @@ def test_what_does_not_add_up_ends_with_status_1(inspect: Inspect, busy: Busy, r
     assert "3 things do not add up" in inspect("check")
 
 
+def test_a_server_that_may_lose_the_ledger_is_noted_and_no_violation(
+    inspect: Inspect, busy: Busy, real_server: RedisServer
+) -> None:
+    with real_server.client() as client:
+        before = client.config_get("appendonly")["appendonly"]
+        client.config_set("appendonly", "no")
+        try:
+            assert [note.partition(":")[0] for note in inspect.json("check")["notes"]] == ["appendonly is no"]
+            assert "note: appendonly is no" in inspect("check")
+        finally:
+            client.config_set("appendonly", before)
+    assert inspect.status == 0
+
+
 @pytest.mark.parametrize("what", ["nodes", "groups", "index", "reservations"])
 def test_a_ledger_that_was_never_opened_is_told_as_such(what: str, inspect: Inspect) -> None:
     assert inspect(what) == ""

@@ -84,6 +84,23 @@ async def test_a_replica_is_not_ready_on_a_server_that_cannot_be_written_and_say
     await ledger.close()
 
 
+async def test_a_server_that_may_lose_the_ledger_is_told_once(private_server: RedisServer) -> None:
+    ledger = await open_ledger(private_server.address)
+    member = Member(ledger, "one", LedgerSettings(), ())
+    with private_server.client() as client:
+        client.config_set("maxmemory", "100mb")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.config_set("appendonly", "no")
+        with capture_logs() as logs:
+            await member.step()
+            client.flushall()
+            for _ in range(3):
+                await member.step()
+    await ledger.close()
+    told = [line["problem"].partition(":")[0] for line in logs if line["event"] == "the server may lose the ledger"]
+    assert told == ["maxmemory-policy is allkeys-lru", "appendonly is no"]
+
+
 async def test_the_first_replica_writes_what_it_was_configured_with(members: Members) -> None:
     template = Template("base", 2, 4096)
     member = await members.new("one", NODE_A, strategy=Strategy.LEAST_LOADED, templates={"base": template})

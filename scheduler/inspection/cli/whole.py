@@ -36,6 +36,7 @@ def check(
             "ok": report.ok,
             "violations": [str(violation) for violation in report.violations],
             "looked_at": report.looked_at,
+            "notes": report.notes,
         }
         typer.echo(json.dumps(plain, ensure_ascii=False, indent=2))
     else:
