@@ -21,6 +21,7 @@ import typer
 
 from scheduler import __version__
 from scheduler.errors import ConfigurationError, SchedulerError
+from scheduler.ledger.format import FORMAT
 
 app = typer.Typer(
     name="agentenv-scheduler",
@@ -35,13 +36,20 @@ app = typer.Typer(
 def _say_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"agentenv-scheduler {__version__}")
+        typer.echo(f"ledger format {FORMAT}")
         raise typer.Exit
 
 
 @app.callback()
 def agentenv_scheduler(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_say_version,
+            is_eager=True,
+            help="Say which version this is, and of which ledger format.",
+        ),
     ] = False,
 ) -> None:
     """A Redis-backed distributed scheduler for AgentENV clusters.
@@ -51,7 +59,7 @@ def agentenv_scheduler(
 
 @app.command(epilog="\b\nExamples:\n  agentenv-scheduler version")
 def version() -> None:
-    """Say which version this is."""
+    """Say which version this is, and which format of the ledger it knows."""
     _say_version(True)
 
 

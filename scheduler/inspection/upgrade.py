@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scheduler.domain.wording import counted
+from scheduler.ledger.format import FORMAT
 from scheduler.ledger.ledger import Ledger
-from scheduler.ledger.runner import FORMAT
 
 
 async def upgrading(ledger: Ledger, *, apply: bool) -> list[str]:

@@ -11,6 +11,7 @@ from scheduler.connection.budget import Budget
 from scheduler.connection.client import Argument, StoreClient
 from scheduler.connection.keys import Keys
 from scheduler.errors import NotFound, NotRebuilt, PuttingBack, ScriptError, StoreUnavailable, StoreUnusable
+from scheduler.ledger.format import FORMAT
 from scheduler.ledger.memory import ReservationMemory
 from scheduler.ledger.odd_hashes import find_odd_hash
 
@@ -19,9 +20,6 @@ _RANDOM = random.Random()
 
 Clock = Callable[[], int | None]
 """Virtual milliseconds in tests; None means the server's own clock."""
-
-FORMAT = 4
-"""What the keys of this version mean; `lua/include/format` refuses any other."""
 
 NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
 

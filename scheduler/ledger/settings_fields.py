@@ -14,7 +14,8 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from scheduler.domain.settings import AffinitySettings, GroupSettings, LedgerSettings, Limits, NodeResourceLimit
-from scheduler.ledger.runner import FORMAT, not_understood
+from scheduler.ledger.format import FORMAT
+from scheduler.ledger.runner import not_understood
 
 # The revision is stored beside the content, templates under keys of their own.
 _NOT_CONTENT = frozenset({"revision", "templates"})

@@ -19,6 +19,7 @@ from scheduler.config.keys import KEYS
 from scheduler.connection.scripts import ScriptLibrary
 from scheduler.domain.placement import Strategy
 from scheduler.errors import StoreUnavailable
+from scheduler.ledger.format import FORMAT
 from tests.docs.test_commands import check_own_command, own_commands
 from tests.support.servers import free_port
 
@@ -182,7 +183,7 @@ def test_lua_list_names_every_script(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize("asked", ["version", "--version"])
 def test_version(asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(asked) == 0
-    assert capsys.readouterr().out == f"agentenv-scheduler {__version__}\n"
+    assert capsys.readouterr().out == f"agentenv-scheduler {__version__}\nledger format {FORMAT}\n"
 
 
 def test_serve_never_imports_the_lab_or_inspection(monkeypatch: pytest.MonkeyPatch) -> None:

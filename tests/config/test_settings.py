@@ -28,7 +28,7 @@ from scheduler.domain.placement import Strategy
 from scheduler.domain.sandbox import Template
 from scheduler.domain.settings import Admission, GroupPlacement, LedgerSettings, NodeResourceLimit
 from scheduler.errors import ConfigurationError, StoreUnusable
-from scheduler.ledger.runner import FORMAT
+from scheduler.ledger.format import FORMAT
 from scheduler.ledger.settings_fields import decode, encode
 
 

@@ -28,7 +28,7 @@ def test_names_inside_files_are_there() -> None:
         ("scheduler/domain/placement.py", "class Strategy"),
         ("scheduler/domain/node.py", "class NodeSnapshot"),
         ("lua/include/format.lua", "FORMAT"),
-        ("scheduler/ledger/runner.py", "FORMAT"),
+        ("scheduler/ledger/format.py", "FORMAT"),
         ("lua/include/settings.lua", "read_settings"),
         ("lua/include/strategies.lua", "strategy_traits"),
     ):

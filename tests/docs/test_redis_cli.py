@@ -3,6 +3,7 @@ has happened once: no command is unknown, no key has another type than the docum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -10,6 +11,7 @@ import redis
 
 from scheduler.connection.keys import Keys
 from scheduler.inspection.key_table import explain_key
+from scheduler.ledger.format import FORMAT
 from tests.docs.commands import Command, commands_in, documents
 from tests.inspection.busy import SETTINGS, make_busy
 from tests.support.backends import Backend, put_settings
@@ -68,6 +70,17 @@ def _existing_keys(client: redis.Redis, arguments: Sequence[str]) -> Iterator[st
         same_kind = client.scan_iter(keys.named(found.kind.name.replace("{}", "*")), count=1_000)
         alike = (key for key in same_kind if (other := explain_key(keys, key)) and other.kind == found.kind)
         yield next(alike, argument)
+
+
+async def test_the_settings_that_are_shown_are_those_of_this_version(busy_server: RedisServer) -> None:
+    page = next(path for path in documents() if path.name == "redis-cli.md").read_text(encoding="utf-8")
+    shown = dict(
+        re.findall(r'^ *\d+# "(\w+)" => "(.*)"$', page.partition(":shared_settings'\n")[2].partition("$ ")[0], re.M)
+    )
+    assert shown["format"] == str(FORMAT)
+    with busy_server.client() as client:
+        # What has no bound is left out; the page has a bound, and this ledger has none.
+        assert shown.keys() - {"max_cpu_used_percent"} == set(client.hkeys(Keys("default").settings))
 
 
 async def test_a_key_of_another_type_is_found_out(busy_server: RedisServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from scheduler.domain.node import DiscoveryState, Heartbeat, NodeSnapshot, NodeS
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import StoreUnavailable, StoreUnusable
+from scheduler.ledger.format import FORMAT
 from scheduler.ledger.ledger import Ledger
-from scheduler.ledger.runner import FORMAT
 from scheduler.service import build_services
 from tests.support.backends import Backend
 from tests.upgrade.old_ledger import contents
@@ -40,6 +41,11 @@ async def all_of(backend: Backend, ledger: Ledger) -> dict[str, Any]:
 
 def test_both_sides_know_the_same_format() -> None:
     assert f"local FORMAT = '{FORMAT}'" in LIBRARY.render("put_settings")
+
+
+def test_the_page_of_upgrades_names_the_present_format() -> None:
+    page = (Path(__file__).parents[2] / "docs/upgrade.md").read_text(encoding="utf-8")
+    assert f"| this one | {FORMAT} |" in page
 
 
 @SCRIPTS

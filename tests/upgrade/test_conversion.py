@@ -14,8 +14,8 @@ from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import ReservationState
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import NoNodes, StoreUnavailable, StoreUnusable
+from scheduler.ledger.format import FORMAT
 from scheduler.ledger.ledger import Ledger
-from scheduler.ledger.runner import FORMAT
 from tests.conftest import OpenLedger
 from tests.support.backends import Backend
 from tests.support.clock import VirtualClock
