@@ -9,7 +9,8 @@
 -- ARGV[4]: cordoned  '1' or '0'
 -- ARGV[5]: put_back  '' | 'remembered' | 'told': a replica that puts back a lost ledger remembers it, or was itself told
 --          it last
--- Reply: {'cordoned' | 'uncordoned'} | {'unobserved'}: not listed, or it never reported | {'mismatch', reporting instance}
+-- Reply: {'cordoned' | 'uncordoned', changed}: '0' when it was so before
+--        {'unobserved'}: not listed, or it never reported | {'mismatch', reporting instance}
 --        {'uninitialised'} | {'unknown', what, found} | {'not_rebuilt', ms, of what}
 -- Cost: O(log nodes)
 -- @include "include/keys"
@@ -28,25 +29,28 @@ if gated then return gated end
 local node_id, instance, node = ARGV[2], ARGV[3], node_key(ARGV[2])
 local known = as_table_of(node, 'discovery', 'status', 'told_status', 'over_limit', 'last_seen_ms', 'waiting',
   'service_instance_id', 'cordoned')
+local wanted = ARGV[4] == '1'
+local changed = (known.cordoned == instance) ~= wanted
+local answer = { wanted and 'cordoned' or 'uncordoned', changed and '1' or '0' }
 local row = row_of(node_id)
 if not row or (known.discovery ~= 'active' and known.discovery ~= 'lingering') then return { 'unobserved' } end
 if not known.last_seen_ms then
   if put_back == '' then return { 'unobserved' } end
   -- The first report of this instance finds its cordon; one of another ends it.
-  if ARGV[4] == '1' then
+  if wanted then
     redis.call('HSET', node, 'cordoned', instance)
   else
     redis.call('HDEL', node, 'cordoned')
   end
   close_clock(now)
-  return { ARGV[4] == '1' and 'cordoned' or 'uncordoned' }
+  return answer
 end
-if put_back == 'remembered' then return { known.cordoned and 'cordoned' or 'uncordoned' } end
+if put_back == 'remembered' then return { known.cordoned and 'cordoned' or 'uncordoned', '0' } end
 if known.service_instance_id ~= instance then return { 'mismatch', known.service_instance_id } end
 
 -- A cordoned node shows and counts as one that reports that it drains; what it does report is kept beside.
 local status = known.cordoned == instance and known.told_status or known.status
-if ARGV[4] == '1' then
+if wanted then
   redis.call('HSET', node, 'cordoned', instance, 'told_status', status, 'status', 'lingering', 'still', '')
   status = 'lingering'
 else
@@ -58,4 +62,4 @@ row.pool = node_pools.of(known.discovery, status, known.over_limit ~= nil and kn
 if known.waiting then row.pool = node_pools.while_waiting(row.pool) end
 save_rows()
 close_clock(now)
-return { ARGV[4] == '1' and 'cordoned' or 'uncordoned' }
+return answer

@@ -70,9 +70,9 @@ class LedgerSource:
         await self._note("node.put", node_id, endpoint=endpoint, state=state)
 
     async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
-        await self.ledger.nodes.cordons.set(node_id, service_instance_id, cordoned=cordoned)
-        act = "node.cordon" if cordoned else "node.uncordon"
-        await self._note(act, node_id, service_instance_id=service_instance_id)
+        if await self.ledger.nodes.cordons.set(node_id, service_instance_id, cordoned=cordoned):
+            act = "node.cordon" if cordoned else "node.uncordon"
+            await self._note(act, node_id, service_instance_id=service_instance_id)
 
     async def remove_node(self, node_id: str) -> None:
         await self.ledger.nodes.remove(node_id)

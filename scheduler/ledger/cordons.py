@@ -26,15 +26,16 @@ class CordonStore:
         # remembered list contains.
         self.recent_changes: dict[str, tuple[str, bool]] = {}
 
-    async def set(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
-        """Keep new sandboxes off a node, or let them on again, while this instance reports. Raises NotFound,
-        InstanceMismatch."""
-        status, instance = await self._run(node_id, service_instance_id, cordoned, _PutBack.NO)
+    async def set(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> bool:
+        """Keep new sandboxes off a node, or let them on again, while this instance reports. Returns whether that is
+        new. Raises NotFound, InstanceMismatch."""
+        status, told = await self._run(node_id, service_instance_id, cordoned, _PutBack.NO)
         if status == "unobserved":
             raise NotFound("observed node not found")
         if status == "mismatch":
-            raise InstanceMismatch("service instance mismatch", reporting_instance_id=instance)
+            raise InstanceMismatch("service instance mismatch", reporting_instance_id=told)
         self.recent_changes[node_id] = (service_instance_id, cordoned)
+        return told == "1"
 
     async def put_back(self, remembered: Cordons) -> None:
         """Restore cordons after a loss, once their nodes are listed and before anything is placed. A later change that
@@ -47,6 +48,7 @@ class CordonStore:
             await self._run(node_id, instance, cordoned, _PutBack.TOLD)
 
     async def _run(self, node_id: str, instance: str, cordoned: bool, put_back: _PutBack) -> tuple[str, str]:
+        """The status, and the rest of the reply."""
         status, reply = await self._runner.run(
             "cordon_node", node_id, instance, int(cordoned), put_back.value, durable=True
         )

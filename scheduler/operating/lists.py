@@ -52,11 +52,27 @@ def seen(node: Row, now_ms: int) -> str:
     return "never" if node["last_seen_ms"] is None else age(max(0, now_ms - node["last_seen_ms"]))
 
 
+def state_word(node: Row, state: str) -> str:
+    """A node's status, or why it is not chosen, in words: what the API calls `lingering` is a drain, a cordon, or
+    both."""
+    if state != "lingering" or not node["cordoned"]:
+        return status_word(state)
+    return "draining, cordoned" if node["discovery"] == "lingering" else "cordoned"
+
+
+def _status(node: Row, now_ms: int = 0) -> str:
+    return state_word(node, node["status"])
+
+
+def _reason(node: Row, now_ms: int = 0) -> str:
+    return state_word(node, node["ineligible_reason"] or "")
+
+
 NODES: Listing[Row] = Listing(
     "no nodes",
     (
         Column("node", lambda node, _: node["node_id"], lambda node: node["node_id"]),
-        Column("status", lambda node, _: status_word(node["status"]), lambda node: status_word(node["status"])),
+        Column("status", _status, _status),
         Column("pressure", _pressure, lambda node: node["pressure"]["highest"]),
         Column(
             "running",
@@ -71,12 +87,7 @@ NODES: Listing[Row] = Listing(
         ),
         Column("pending", _pending, lambda node: node["pending"]["sandbox_count"]),
         Column("seen", seen, lambda node: None if node["last_seen_ms"] is None else -node["last_seen_ms"]),
-        Column(
-            "reason",
-            lambda node, _: status_word(node["ineligible_reason"] or ""),
-            lambda node: node["ineligible_reason"],
-            "not chosen for",
-        ),
+        Column("reason", _reason, lambda node: _reason(node) or None, "not chosen for"),
     ),
 )
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from scheduler.domain.wording import counted
-from scheduler.operating.lists import cpu_capacity, memory_capacity
+from scheduler.operating.lists import cpu_capacity, memory_capacity, state_word
 from scheduler.operating.source import Row
 from scheduler.operating.words import (
     NONE,
@@ -17,17 +17,18 @@ from scheduler.operating.words import (
     label_list,
     resource_amount,
     size,
-    status_word,
 )
 
 
 def node_page(node: Row, now_ms: int) -> Iterator[str]:
     snapshot, pending = node["snapshot"], node["pending"]
-    reason = status_word(node["ineligible_reason"] or "")
+    reason = state_word(node, node["ineligible_reason"] or "")
     chosen = "may be chosen" if node["eligible"] else f"not chosen: {reason}"
-    yield f"node {node['node_id']}: {status_word(node['status'])}, {chosen}"
+    yield f"node {node['node_id']}: {state_word(node, node['status'])}, {chosen}"
     discovery = "draining" if node["discovery"] == "lingering" else node["discovery"]
     yield f"  endpoint     {node['endpoint']}, {discovery} in discovery"
+    if node["cordoned"]:
+        yield f"  cordoned     while instance {node['service_instance_id']} reports, or until `nodes uncordon`"
     if node["labels"]:
         yield f"  labels       {label_list(node['labels'])}"
     if node["last_seen_ms"] is None:
@@ -133,7 +134,8 @@ def _leaves(members: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, A
 
 def summary_page(summary: Row) -> Iterator[str]:
     replicas, by_status = summary["replicas"], summary["nodes"]
-    told = ", ".join(f"{count:,} {status_word(status)}" for status, count in by_status.items() if count)
+    words = {"lingering": "draining or cordoned"}
+    told = ", ".join(f"{count:,} {words.get(status, status)}" for status, count in by_status.items() if count)
     revision = summary["settings_revision"]
     yield f"domain       {summary['domain']}, strategy {summary['strategy']}, settings of revision {revision}"
     yield f"replicas     {counted(len(replicas), 'replica')} alive: {', '.join(replicas) or NONE}"

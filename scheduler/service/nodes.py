@@ -82,17 +82,18 @@ class NodeService:
             await self._store.unregister(node_id, service_instance_id or "")
         log.info("node unregistered", node_id=node_id, service_instance_id=service_instance_id)
 
-    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> None:
-        """Nothing new is placed on the node, or is again, while this instance reports. Raises NotFound for one that has
-        not reported, InstanceMismatch when another instance reports."""
+    async def cordon(self, node_id: str, service_instance_id: str, *, cordoned: bool) -> bool:
+        """Nothing new is placed on the node, or is again, while this instance reports. Returns whether that is new.
+        Raises NotFound for one that has not reported, InstanceMismatch when another instance reports."""
         required(
             "node_id and service_instance_id are required", node_id=node_id, service_instance_id=service_instance_id
         )
         node_id = clean_id("node_id", node_id)
         service_instance_id = clean_id("service_instance_id", service_instance_id)
         with self._metrics.ledger_call("cordon_node"):
-            await self._store.cordons.set(node_id, service_instance_id, cordoned=cordoned)
+            changed = await self._store.cordons.set(node_id, service_instance_id, cordoned=cordoned)
         log.info("node cordon", node_id=node_id, service_instance_id=service_instance_id, cordoned=cordoned)
+        return changed
 
     async def remove(self, node_id: str) -> None:
         """Removes the node from the discovered list."""

@@ -95,8 +95,8 @@ async def test_acts_are_told_with_who_did_them(embedded_ledger: Ledger, key_ring
     async with open_client(build_services(embedded_ledger), access=AccessPolicy(key_ring)) as api:
         api.headers["X-API-Key"] = KEYS["admin"]
         await list_node(api, "node-a", cpu_count=64, memory_gib=64)
-        await cordon(api, "node-a")
-        await cordon(api, "node-a", call="uncordon")
+        for act in ("uncordon", "cordon", "cordon", "uncordon", "uncordon"):  # what changes nothing is no act
+            await cordon(api, "node-a", call=act)
         await api.put("/v1/templates/t", json={"cpu_count": 1, "memory_mb": 1})
         await api.delete("/v1/templates/t")
         made = [(await api.post("/v1/schedule", json={"hint": COLD_2_CPU})).json()["reservation"] for _ in range(2)]

@@ -148,12 +148,31 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     assert words("warm-keys") == "no keys are warm like that; affinity.slack turns it on\n"
     words("nodes", "cordon", other, "--instance", "j")
     assert (words.status, "service instance mismatch" in words.errors) == (1, True)
+    words("nodes", "uncordon", other)
+    assert words.errors == f"node {other} is not cordoned\n"
     words("nodes", "cordon", other)
     assert words.errors == f"node {other} is cordoned while instance i reports\n"
+    words("nodes", "cordon", other)
+    assert words.errors == f"node {other} was cordoned already, while instance i reports\n"
     assert "lingering" in words("nodes", "show", other, "--json")
+    page = words("nodes", "show", other)
+    assert f"node {other}: cordoned, not chosen: cordoned\n" in page
+    assert "\n  cordoned     while instance i reports, or until `nodes uncordon`\n" in page
+    assert [line.split()[1] for line in words("nodes", "--sort", "node").splitlines()[1:]].count("cordoned") == 1
+    assert "2 nodes: 2 draining or cordoned" in words("summary")
+    words("nodes", "undrain", other)
+    uncordon = f"it is cordoned while instance i reports: `nodes uncordon {other}` takes that back\n"
+    assert words.errors == f"node {other} was not drained; {uncordon}"
+    words("nodes", "drain", other)
+    assert f"node {other}: draining, cordoned, not chosen: draining, cordoned\n" in words("nodes", "show", other)
+    words("nodes", "undrain", other)
+    assert words.errors == f"node {other} drains no longer; {uncordon}"
     words("nodes", "uncordon", other)
+    assert words.errors == f"node {other} is no longer cordoned\n"
     acts = words.json("audit", "--limit", "3")["acts"]
-    assert [act["act"] for act in acts][:2] == ["node.uncordon", "node.cordon"]
+    assert [act["act"] for act in acts] == ["node.uncordon", "node.put", "node.put"]
+    noted = [act["act"] for act in words.json("audit")["acts"]]
+    assert (noted.count("node.cordon"), noted.count("node.uncordon")) == (1, 1)
     assert {"node.uncordon", "node.put"} <= {act["act"] for act in words.json("audit")["acts"]}
     assert "service_instance_id: i" in words("audit")
     report(replica, on.replace("/", "%2F"), running=0, sandbox_ids=[])

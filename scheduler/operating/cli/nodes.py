@@ -85,10 +85,16 @@ async def drain_node(
 
 
 async def undrain_node(source: Source, node_id: NodeId) -> None:
-    """Put a draining node to use again."""
+    """Put a draining node to use again. What else keeps it out is said."""
     node = await source.node(node_id)
-    await source.set_node(node_id, node["endpoint"], "active")
-    typer.echo(f"node {node_id} is in use", err=True)
+    drained = node["discovery"] == "lingering"
+    if drained:
+        await source.set_node(node_id, node["endpoint"], "active")
+    told = f"node {node_id} drains no longer" if drained else f"node {node_id} was not drained"
+    if node["cordoned"]:
+        instance = node["service_instance_id"]
+        told += f"; it is cordoned while instance {instance} reports: `nodes uncordon {node_id}` takes that back"
+    typer.echo(told, err=True)
 
 
 InstanceId = Annotated[
@@ -101,24 +107,25 @@ InstanceId = Annotated[
 
 async def cordon_node(source: Source, node_id: NodeId, instance: InstanceId = None) -> None:
     """Place nothing new on a node for as long as its present process runs, or until `nodes uncordon`."""
-    meant = await _cordon(source, node_id, instance, cordoned=True)
-    typer.echo(f"node {node_id} is cordoned while instance {meant} reports", err=True)
+    meant, cordoned = await _cordon(source, node_id, instance, cordoned=True)
+    told = "was cordoned already," if cordoned else "is cordoned"
+    typer.echo(f"node {node_id} {told} while instance {meant} reports", err=True)
 
 
 async def uncordon_node(source: Source, node_id: NodeId, instance: InstanceId = None) -> None:
     """Take a cordon back."""
-    await _cordon(source, node_id, instance, cordoned=False)
-    typer.echo(f"node {node_id} is not cordoned", err=True)
+    _, cordoned = await _cordon(source, node_id, instance, cordoned=False)
+    typer.echo(f"node {node_id} is {'no longer' if cordoned else 'not'} cordoned", err=True)
 
 
-async def _cordon(source: Source, node_id: str, instance: str | None, *, cordoned: bool) -> str:
-    """The instance that was meant."""
+async def _cordon(source: Source, node_id: str, instance: str | None, *, cordoned: bool) -> tuple[str, bool]:
+    """The instance that was meant, and whether it was cordoned before."""
+    node = await source.node(node_id)
+    instance = instance or str(node["service_instance_id"])
     if not instance:
-        instance = str((await source.node(node_id))["service_instance_id"])
-        if not instance:
-            raise Conflict(f"node {node_id} has not reported, so there is no process to cordon; `nodes drain` stays")
+        raise Conflict(f"node {node_id} has not reported, so there is no process to cordon; `nodes drain` stays")
     await source.cordon(node_id, instance, cordoned=cordoned)
-    return instance
+    return instance, node["cordoned"]
 
 
 async def remove_node(

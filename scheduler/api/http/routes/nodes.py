@@ -256,7 +256,7 @@ async def uncordon_node(call: Call, node_id: Id, body: InstanceBody) -> Any:
 
 async def _cordon(call: Call, node_id: str, body: InstanceBody, *, cordoned: bool) -> dict[str, Any]:
     instance = body.service_instance_id
-    await call.services.nodes.cordon(node_id, instance, cordoned=cordoned)
-    act = "node.cordon" if cordoned else "node.uncordon"
-    await call.services.audit.note(call.principal.name, act, node_id, service_instance_id=instance)
+    if await call.services.nodes.cordon(node_id, instance, cordoned=cordoned):
+        act = "node.cordon" if cordoned else "node.uncordon"
+        await call.services.audit.note(call.principal.name, act, node_id, service_instance_id=instance)
     return {"node_id": node_id, "service_instance_id": instance, "cordoned": cordoned}
