@@ -82,3 +82,8 @@ class ReservationResult:
     reservation: Reservation
     replayed: bool = False
     orphaned: bool = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this call cancelled it: no call before, and not its deadline."""
+        return self.reservation.state is ReservationState.CANCELLED and not self.replayed

@@ -102,8 +102,9 @@ class LedgerSource:
 
     async def cancel(self, reservation_id: str, reason: str) -> Row:
         result = await self.ledger.reservations.cancel(reservation_id, reason)
-        node_id = result.reservation.node_id
-        await self._note("reservation.cancel", reservation_id, node_id=node_id, reason=reason)
+        if result.cancelled:
+            node_id = result.reservation.node_id
+            await self._note("reservation.cancel", reservation_id, node_id=node_id, reason=reason)
         return reservation_result_view(result)
 
     async def _note(self, act: str, subject: str, **details: str) -> None:

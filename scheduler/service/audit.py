@@ -10,7 +10,7 @@ from scheduler.ledger.journals import Journal
 from scheduler.observability.logging import get_logger
 
 if TYPE_CHECKING:
-    from scheduler.domain.reservation import Reservation
+    from scheduler.domain.reservation import ReservationResult
     from scheduler.ledger.journals import JournalStore
 
 log = get_logger("scheduler.audit")
@@ -32,10 +32,12 @@ class AuditService:
         except SchedulerError as error:
             log.error("an act is not in the audit log", actor=actor, act=act, subject=subject, detail=error.full_detail)
 
-    async def note_cancelled(self, actor: str, reservation: Reservation, reason: str) -> None:
-        """A reservation that an administrator cancelled; what gateways cancel, by the thousand, is not noted."""
-        details = {"node_id": reservation.node_id, "reason": reason}
-        await self.note(actor, "reservation.cancel", reservation.reservation_id, **details)
+    async def note_cancelled(self, actor: str, result: ReservationResult, reason: str) -> None:
+        """A reservation that an administrator cancelled, once; what gateways cancel, by the thousand, is not noted."""
+        if not result.cancelled:
+            return
+        details = {"node_id": result.reservation.node_id, "reason": reason}
+        await self.note(actor, "reservation.cancel", result.reservation.reservation_id, **details)
 
     async def page(self, limit: int, cursor: str | None) -> tuple[tuple[Entry, ...], str | None]:
         """Newest first."""

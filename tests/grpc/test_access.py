@@ -143,14 +143,14 @@ async def test_the_caller_of_a_reservation_is_the_name_of_its_key(keys: KeyRing)
 
 @pytest.mark.parametrize("named", [{"reservation_id": "r"}, {"idempotency_key": "k"}])
 async def test_what_an_administrator_cancels_is_told_to_the_audit_log(keys: KeyRing, named: dict[str, str]) -> None:
-    services = scripted_services()
+    services, result = scripted_services(), ReservationResult(CANCELLED)
     for call in ("cancel", "cancel_by_key"):
-        services.reservations.answers(call, ReservationResult(CANCELLED))
+        services.reservations.answers(call, result)
     async with serving(services, access=AccessPolicy(keys)) as port:
         request = v1alpha.CancelRequest(reason="stuck", **named)
         await port.reservations.Cancel(request, metadata=(("x-api-key", KEYS["admin"]),))
         await port.reservations.Cancel(request, metadata=(("x-api-key", KEYS["gateway"]),))
-    assert [arguments for _, arguments in services.audit.calls] == [("ops", CANCELLED, "stuck")]
+    assert [arguments for _, arguments in services.audit.calls] == [("ops", result, "stuck")]
 
 
 async def test_without_keys_beyond_loopback_only_agentenvs_calls_are_served() -> None:

@@ -100,7 +100,8 @@ async def test_acts_are_told_with_who_did_them(embedded_ledger: Ledger, key_ring
         await api.put("/v1/templates/t", json={"cpu_count": 1, "memory_mb": 1})
         await api.delete("/v1/templates/t")
         made = [(await api.post("/v1/schedule", json={"hint": COLD_2_CPU})).json()["reservation"] for _ in range(2)]
-        await api.post(f"/v1/reservations/{made[0]['reservation_id']}/cancel", json={"reason": "stuck"})
+        for reason in ("stuck", "still stuck"):
+            await api.post(f"/v1/reservations/{made[0]['reservation_id']}/cancel", json={"reason": reason})
         keyed = await api.post("/v1/schedule", json={"hint": COLD_2_CPU}, headers={"Idempotency-Key": "k"})
         await api.post("/v1/reservations/cancel", json={"idempotency_key": "k", "reason": "by its key"})
         gateway = {"X-API-Key": KEYS["gateway"]}

@@ -132,6 +132,10 @@ def test_an_operator_looks_drains_and_removes(words: Words, replica: httpx.Clien
     assert [row["reservation_id"] for row in found["reservations"]] == [reservation["reservation_id"]]
     words("reservations", "cancel", reservation["reservation_id"], "--reason", "its caller\x1b[2J\u202e\ncrashed")
     assert words.status == 0
+    words("reservations", "cancel", reservation["reservation_id"])  # changes nothing, and is no act
+    assert words.status == 0
+    cancels = [act for act in words.json("audit")["acts"] if act["act"] == "reservation.cancel"]
+    assert len(cancels) == (0 if words.is_over_http else 1), "without keys nobody tells an operator from a gateway"
     shown = r"its caller\x1b[2J\u202e\ncrashed"
     assert shown in words("reservations", "show", reservation["reservation_id"])
     assert shown in words("reservations"), "no caller's text commands the operator's terminal"

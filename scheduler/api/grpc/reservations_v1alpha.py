@@ -80,7 +80,7 @@ class ReservationsV1Alpha:
         else:
             result = await reservations.cancel_by_key(by.name, key, request.reason, cause)
         if by.is_known_admin:
-            await self._services.audit.note_cancelled(by.name, result.reservation, request.reason)
+            await self._services.audit.note_cancelled(by.name, result, request.reason)
         return _answer(result)
 
     async def renew(self, request: v1alpha.RenewRequest) -> v1alpha.ReservationResponse:

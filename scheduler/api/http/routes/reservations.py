@@ -77,7 +77,7 @@ async def cancel_reservation_by_key(call: Call, body: CancelByKeyBody) -> Any:
         caller, body.idempotency_key, body.reason, CancelCause(body.cause)
     )
     if call.principal.is_known_admin:
-        await call.services.audit.note_cancelled(call.principal.name, result.reservation, body.reason)
+        await call.services.audit.note_cancelled(call.principal.name, result, body.reason)
     return reservation_result_view(result)
 
 
@@ -89,7 +89,7 @@ async def cancel_reservation(call: Call, reservation_id: Id, body: CancelBody | 
     body = body if body is not None else CancelBody()
     result = await call.services.reservations.cancel(reservation_id, body.reason, CancelCause(body.cause))
     if call.principal.is_known_admin:
-        await call.services.audit.note_cancelled(call.principal.name, result.reservation, body.reason)
+        await call.services.audit.note_cancelled(call.principal.name, result, body.reason)
     return reservation_result_view(result)
 
 
