@@ -29,6 +29,7 @@ from scheduler.config.sources import (
     nearest_key,
     read_file,
     suspicious_members,
+    suspicious_variables,
 )
 from scheduler.errors import ConfigurationError, FieldError
 
@@ -95,7 +96,7 @@ def load_configuration(
         replace(assemble(values), ledger_sources=_ledger_sources(sources)),
         values,
         sources,
-        (*suspicious_members(document), *warnings_for(values, sources)),
+        (*suspicious_members(document), *suspicious_variables(variables), *warnings_for(values, sources)),
         Path(file_name) if file_name else None,
         functools.partial(
             load_configuration, config_file=file_name or None, options=options, environment=dict(variables)

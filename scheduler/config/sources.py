@@ -25,6 +25,15 @@ _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
 """Kubernetes sets `<SERVICE>_PORT=tcp://…` in every pod for each Service. One called `scheduler-http` would collide
 with our `SCHEDULER_HTTP_PORT`; such a value is ignored."""
 
+_SERVICE_VARIABLE = re.compile(r"_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)")
+"""And these, for a Service whose name begins with `scheduler-`."""
+
+_PREFIX = "SCHEDULER_"
+# Beside those of keys: which file to read, and what the commands that ask a replica read.
+OTHER_VARIABLES = frozenset(
+    _PREFIX + name for name in ("CONFIG", "URL", "API_KEY", "API_KEY_FILE", "CA_FILE", "CERT_FILE", "KEY_FILE")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -60,6 +69,20 @@ def from_image(environment: Mapping[str, str]) -> dict[str, Given]:
         for path, key in KEYS.items()
         if environment.get(key.default_variable, "").strip()
     }
+
+
+def suspicious_variables(environment: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each `SCHEDULER_…` that nothing reads and that looks like a misspelt variable of a key."""
+    read = {name: name for key in KEYS.values() for name in (*key.environment, key.default_variable)}
+    by_path = {_PREFIX + path.upper().replace(".", "_"): key.environment[0] for path, key in KEYS.items()}
+    meant = {name.removeprefix(_PREFIX): variable for name, variable in (by_path | read).items()}
+    for name, value in sorted(environment.items()):
+        if not name.startswith(_PREFIX) or not value.strip() or name in read or name in OTHER_VARIABLES:
+            continue
+        if _SERVICE_VARIABLE.search(name) or _SERVICE_LINK.match(value):
+            continue
+        if near := get_close_matches(name.removeprefix(_PREFIX), meant, n=1, cutoff=0.8):
+            yield f"the variable `{name}` is not read; did you mean `{meant[near[0]]}`?"
 
 
 def load_toml(content: str) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from scheduler.config import ListenAddress, LogLevel, load_configuration, load_settings
 from scheduler.config.document import markdown
 from scheduler.config.keys import KEYS, TOP_LEVEL
+from scheduler.config.sources import OTHER_VARIABLES
 from scheduler.domain.node import NodeAddress
 from scheduler.domain.placement import Strategy
 from scheduler.errors import ConfigurationError
@@ -146,6 +147,38 @@ def test_blank_variables_are_ignored() -> None:
 def test_kubernetes_service_links_are_not_taken_for_ports() -> None:
     environment = {"SCHEDULER_HTTP_PORT": "tcp://10.0.0.1:8090", "SCHEDULER_GRPC_PORT": "tcp://10.0.0.1:9090"}
     assert load_settings(environment=environment).http.listen.port == 8090
+
+
+def test_a_variable_that_is_likely_misspelt_is_warned_about() -> None:
+    unread = {
+        "SCHEDULER_STRATAGY": "random",
+        "SCHEDULER_DEFAULT_HTTP_PRT": "1",
+        "SCHEDULER_HTTP_API_KEYS": "f",
+    }
+    passing = {
+        **dict.fromkeys(OTHER_VARIABLES, "x"),
+        "SCHEDULER_REDIS_ADDR": "embedded",
+        "SCHEDULER_BINDING_TTLS": " ",
+        "SCHEDULER_SOMETHING_OF_AGENTENV": "1",
+        "SCHEDULER_HTTPS_PORT": "tcp://10.0.0.1:443",
+        "SCHEDULER_HTTP_SERVICE_HOST": "10.0.0.1",
+        "SCHEDULER_HTTP_SERVICE_PORT": "8090",
+        "SCHEDULER_GRPC_PORT_9090_TCP_PORT": "9090",
+        "OTHER_STRATAGY": "x",
+    }
+    environment = {name: value for name, value in (unread | passing).items() if name != "SCHEDULER_CONFIG"}
+    assert load_configuration(environment=environment).warnings == (
+        "the variable `SCHEDULER_DEFAULT_HTTP_PRT` is not read; did you mean `SCHEDULER_DEFAULT_HTTP_PORT`?",
+        "the variable `SCHEDULER_HTTP_API_KEYS` is not read; did you mean `SCHEDULER_API_KEYS_FILE`?",
+        "the variable `SCHEDULER_STRATAGY` is not read; did you mean `SCHEDULER_STRATEGY`?",
+    )
+
+
+def test_every_variable_that_the_product_reads_is_known() -> None:
+    texts = (file.read_text(encoding="utf-8") for file in (Path(__file__).parents[2] / "scheduler").rglob("*.py"))
+    named = {name for text in texts for name in re.findall(r'"(SCHEDULER_[A-Z0-9_]*[A-Z0-9])"', text)}
+    of_keys = {name for key in KEYS.values() for name in key.environment}
+    assert {"SCHEDULER_URL", "SCHEDULER_CONFIG"} <= named - of_keys <= OTHER_VARIABLES
 
 
 def test_an_error_says_which_variable_or_file_it_came_from(write_file: WriteFile) -> None:
