@@ -129,7 +129,7 @@ class Attempts:
             except (RedisError, OSError, UnicodeEncodeError, TooFewReplicas, UnverifiedServer, ClientClosed) as error:
                 failure = error
             failure.__traceback__ = None  # it holds this frame, which holds the failure, and with it the whole request
-            verdict = judge(failure, where, call.script)
+            verdict = judge(failure, where, call.script, call.key)
             self.refusals.note(verdict.error)
             if met.written and verdict.retry and not isinstance(failure, TooFewReplicas):
                 verdict = verdict.of_written(call.wait_replicas)

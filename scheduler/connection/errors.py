@@ -16,6 +16,7 @@ from typing import Final
 from redis import exceptions as redis_errors
 
 from scheduler.connection.guard import UnverifiedServer
+from scheduler.connection.keys import Keys
 from scheduler.connection.password import UNREADABLE
 from scheduler.connection.scripts import Script
 from scheduler.errors import (
@@ -75,6 +76,10 @@ _SCRIPT_TRAILER = re.compile(r",? ?script: (?:[0-9a-f]{40}, )?on @user_script:(\
 _RUNNING = re.compile(r"^(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): (?:@user_script: ?(?:\d+|\?): )?")
 # Redis 7.0, and those after it.
 _WITHHELD_IN_SCRIPT = ("The user executing the script can't", "ACL failure in script")
+# Redis 6.2 and 7.0, those after it, and 7.0 of a script.
+_KEYS_WITHHELD = re.compile(
+    r"permissions to access (one of the keys|a key)|script can't access at least one of the keys"
+)
 _MAX_CLIENTS = "max number of clients reached"
 
 
@@ -111,11 +116,16 @@ def script_is_unknown(reply: object) -> bool:
     return isinstance(reply, redis_errors.NoScriptError)
 
 
-def judge(error: BaseException, where: str, script: Script | None = None) -> Verdict:
-    """The meaning of `error`, raised while talking to the ledger at `where` (already redacted)."""
+def judge(error: BaseException, where: str, script: Script | None = None, key: str | None = None) -> Verdict:
+    """The meaning of `error`, raised while talking to the ledger at `where` (already redacted) about its `key`."""
     if isinstance(error, SchedulerError):
         return Verdict(error)
-    verdict = _judge(error, script)
+    if isinstance(error, redis_errors.ResponseError) and _KEYS_WITHHELD.search(str(error)):
+        pattern = f", {Keys.beside(key).pattern}" if key and key.startswith("aenv:{") else ""
+        text = f"the server's ACL does not let this user read and write the ledger's keys{pattern}"
+        verdict = Verdict(CommandsWithheld(f"the ledger: {text}"))
+    else:
+        verdict = _judge(error, script)
     verdict.error.at(where)
     return verdict
 
@@ -206,9 +216,9 @@ def _withheld(error: BaseException, code: str, script: Script | None) -> str:
     asks next."""
     if code != "NOPERM":
         return ""
-    command = re.search(r"run the '([^']+)' command|access one of the (keys|channels)", str(error))
+    command = re.search(r"run the '([^']+)' command", str(error))
     if command:
-        return f" ({command[1] or command[2]})"
+        return f" ({command[1]})"
     line = _LUA_LINE.search(str(error)) or _SCRIPT_TRAILER.search(str(error))
     origin = script.origin(int(line[1])) if script and line else None
     return f" ({origin})" if origin else ""

@@ -157,3 +157,26 @@ def test_an_error_of_ours_stays_as_it_is() -> None:
 
 def test_what_is_no_error_of_redis_is_a_defect_named_by_its_class() -> None:
     assert judge(ZeroDivisionError("secret"), WHERE, SCRIPT).error.detail == "place_one: unexpected ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        redis_errors.NoPermissionError("this user has no permissions to access one of the keys used as arguments"),
+        redis_errors.NoPermissionError("No permissions to access a key"),
+        redis_errors.ResponseError(
+            "ACL failure in script: No permissions to access a key script: x, on @user_script:1."
+        ),
+        redis_errors.ResponseError(
+            "The user executing the script can't access at least one of the keys mentioned in the command arguments"
+        ),
+    ],
+)
+def test_a_user_of_another_key_pattern_is_told_which_keys_it_lacks(told: redis_errors.ResponseError) -> None:
+    error = judge(told, WHERE, SCRIPT, "aenv:{east}:shared_settings").error
+    assert isinstance(error, CommandsWithheld)
+    assert (
+        error.detail
+        == "the ledger: the server's ACL does not let this user read and write the ledger's keys, aenv:{east}:*"
+    )
+    assert judge(told, WHERE).error.detail.endswith("the ledger's keys")
