@@ -12,9 +12,9 @@ from scheduler.cancellation import run_command
 from scheduler.config import load_settings
 from scheduler.configured_store import store_options
 from scheduler.connection.scripts import ScriptLibrary, find_folder
-from scheduler.errors import ConfigurationError, StoreUnavailable
+from scheduler.errors import ConfigurationError
 from scheduler.ledger.ledger import Ledger, open_ledger
-from scheduler.ledger.runner import NEVER_OPENED, not_understood
+from scheduler.ledger.runner import not_understood
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ async def ledger_at(where: Where, *, settled: bool = True) -> AsyncIterator[Ledg
         await ledger.client.check_server()
         if settled and await ledger.settings.get() is None:
             old = await ledger.conversion.look()
-            raise not_understood("format", "1") if old else StoreUnavailable(NEVER_OPENED)
+            raise not_understood("format", "1") if old else ledger.runner.never_opened()
         yield ledger
     finally:
         await ledger.close()

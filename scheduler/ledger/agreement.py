@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.domain.replica import SettingsInForce
-from scheduler.errors import StoreUnavailable
-from scheduler.ledger.runner import NEVER_OPENED
 
 if TYPE_CHECKING:
     from scheduler.ledger.ledger import Ledger
@@ -16,7 +14,7 @@ async def settings_in_force(ledger: Ledger) -> SettingsInForce:
     """Raises StoreUnavailable when the ledger holds none yet."""
     found = await ledger.settings.get()
     if found is None:
-        raise StoreUnavailable(NEVER_OPENED)
+        raise ledger.runner.never_opened()
     settings, epoch = found
     rebuilding = await ledger.time.now_ms() < await ledger.settings.rebuilding_until_ms()
     return SettingsInForce(ledger.domain, epoch, rebuilding, await ledger.time.skew_ms(), settings)

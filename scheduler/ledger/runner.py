@@ -21,8 +21,6 @@ _RANDOM = random.Random()
 Clock = Callable[[], int | None]
 """Virtual milliseconds in tests; None means the server's own clock."""
 
-NEVER_OPENED = "the ledger holds no settings yet; a replica writes them when it starts"
-
 
 def server_clock() -> int | None:
     return None
@@ -49,6 +47,11 @@ class Runner:
     def note_sequence(self, sequence: int) -> None:
         """The ledger has answered this sequence. A lower sequence later means that the ledger lost writes."""
         self.newest_sequence = max(self.newest_sequence, sequence)
+
+    def never_opened(self) -> StoreUnavailable:
+        """The error for a domain without settings, which may be another than the one that was meant."""
+        text = f"the ledger of domain {self.keys.domain} holds no settings yet; a replica writes them when it starts"
+        return StoreUnavailable(text).at(str(self.client.address))
 
     def budget(self) -> Budget:
         """The time of a call that begins now. Raises DeadlineExceeded."""
@@ -94,7 +97,7 @@ class Runner:
         status = reply[0].decode() if isinstance(reply[0], bytes) else str(reply[0])
         if status == "uninitialised":
             self.client.guard.request_check()
-            raise StoreUnavailable(NEVER_OPENED)
+            raise self.never_opened()
         if status == "unknown":
             raise not_understood(*(part.decode("utf-8", "replace") for part in reply[1:3]))
         if status == "not_rebuilt":

@@ -205,7 +205,7 @@ def test_a_server_that_may_lose_the_ledger_is_noted_and_no_violation(
 def test_a_ledger_that_was_never_opened_is_told_as_such(what: str, inspect: Inspect) -> None:
     assert inspect(what) == ""
     assert inspect.status == 1
-    assert "holds no settings yet" in inspect.errors
+    assert f"the ledger at redis://{inspect.server.address} of domain {DOMAIN} holds no settings yet" in inspect.errors
 
 
 def test_a_check_that_could_not_look_ends_with_status_2(inspect: Inspect, capsys: pytest.CaptureFixture[str]) -> None:
