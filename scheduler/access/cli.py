@@ -6,6 +6,7 @@ import json
 import os
 import re
 import stat
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -108,18 +109,22 @@ def new(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> N
 
 @keys_app.command("hash", epilog="\b\nExamples:\n  agentenv-scheduler keys hash edge-gateway --role gateway")
 def hash_given(name: Name, role: GivenRole = Role.GATEWAY, node_id: NodeId = None) -> None:
-    """Write the entry for a key that already exists, read from a prompt without echo."""
+    """Write the entry for a key that already exists, read from a prompt without echo, or from a pipe."""
     _entry(name, role, "", node_id)
-    try:
-        key = typer.prompt("key", hide_input=True, err=True)
-    except typer.Abort as aborted:
-        if isinstance(aborted.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None  # ends as every command does
-        raise
+    key = _asked_for() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
     if not _KEY.fullmatch(key):
         # What can be guessed would need a slow hash; keys that cannot are long and random.
         raise typer.BadParameter("a key has 32 to 256 characters of A-Z, a-z, 0-9, dot, underscore, tilde and dash")
     typer.echo(json.dumps(_entry(name, role, key, node_id).as_dict()))
+
+
+def _asked_for() -> str:
+    try:
+        return str(typer.prompt("key", hide_input=True, err=True))
+    except typer.Abort as aborted:
+        if isinstance(aborted.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None  # ends as every command does
+        raise
 
 
 def _warn_when_others_can_read(descriptor: int) -> None:

@@ -160,6 +160,13 @@ def test_an_existing_key_is_taken_over_when_it_cannot_be_guessed(key: str, code:
     assert key not in result.stdout
 
 
+def test_a_key_may_come_through_a_pipe() -> None:
+    asked, key = [sys.executable, "-m", "scheduler", "keys", "hash", "edge"], "k" * 32
+    # Without a terminal, so that nobody can be asked.
+    told = subprocess.run(asked, input=f"{key}\n", capture_output=True, text=True, check=True, start_new_session=True)
+    assert (json.loads(told.stdout)["sha256"], told.stderr) == (hash_key(key), "")
+
+
 def test_only_a_node_key_is_bound_to_a_node() -> None:
     result = CliRunner().invoke(keys_app, ["new", "edge", "--role", "gateway", "--node-id", "a"])
     assert result.exit_code != 0
@@ -204,6 +211,7 @@ def test_an_interrupt_at_the_prompt_ends_as_every_command_does(monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr("getpass.getpass", interrupted)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     with pytest.raises(SystemExit) as ended:
         main(["keys", "hash", "ops"])
     assert ended.value.code == 130
