@@ -8,6 +8,8 @@ from typing import Any
 
 from scheduler.ledger import codec
 
+UNEXPLAINED = "unknown"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
@@ -19,6 +21,11 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.subject} {self.detail}" if self.rule != "total" else f"{self.subject}: {self.detail}"
+
+    @property
+    def is_unexplained(self) -> bool:
+        """A key that is of no kind: nothing knows what it should be, so no repair touches it."""
+        return self.rule == UNEXPLAINED
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.inspection.finding import Finding, findings_in
+from scheduler.inspection.finding import UNEXPLAINED, Finding, findings_in
 from scheduler.inspection.key_bounds import judge_keys
 from scheduler.inspection.key_table import FoundKey, explain_key
 from scheduler.inspection.spreads import SpreadWalk
@@ -127,7 +127,7 @@ class Look:
             for key in fresh:
                 found = explain_key(self._ledger.keys, key)
                 if found is None:
-                    self._found.append(Finding(f"key {key}", "unknown", "is one that nothing explains"))
+                    self._found.append(Finding(f"key {key}", UNEXPLAINED, "is one that nothing explains"))
                 else:
                     explained.append(found)
                     self._keys[found.kind.name].append(found)

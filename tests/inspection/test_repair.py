@@ -57,6 +57,22 @@ def test_what_is_to_end_by_itself_and_does_not_gets_an_end(
     assert inspect(odd_server, "check") == 0
 
 
+def test_a_key_that_nothing_explains_is_left_and_no_repair_is_promised(
+    odd_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd, left = KEYS.named("leftover"), "keys that nothing explains are never removed"
+    with odd_server.client() as client:
+        client.set(odd, 1)
+        assert inspect(odd_server, "repair") == 1
+        assert f"nothing was written; --apply repairs\n{left}" in capsys.readouterr().out
+        assert inspect(odd_server, "repair", "--apply") == 1
+        assert left in capsys.readouterr().out
+        assert inspect(odd_server, "repair") == 1
+        assert f"nothing was written\n{left}" in capsys.readouterr().out
+        client.unlink(odd)
+    assert inspect(odd_server, "check") == 0
+
+
 def test_repair_tells_first_and_writes_when_asked(odd_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert inspect(odd_server, "check") == 1
     capsys.readouterr()

@@ -77,7 +77,10 @@ async def repair(
     if not done.found:
         typer.echo("all of it adds up")
     elif not apply:
-        typer.echo("nothing was written; --apply repairs")
+        repairable = not all(finding.is_unexplained for finding in done.found)
+        typer.echo("nothing was written" + ("; --apply repairs" if repairable else ""))
+    if any(finding.is_unexplained for finding in done.left):
+        typer.echo("keys that nothing explains are never removed: find out who wrote them, then UNLINK them")
     if done.left:
         raise typer.Exit(1)
 
