@@ -127,7 +127,7 @@ _LEDGER = (
     Key("redis_addr", ledger_address(), "store.redis_addr",
         "Where the ledger is; `embedded` keeps it inside the process.", "--redis-addr"),
     Key("redis_read_addr", optional(ledger_address()), "store.redis_read_addr",
-        "A replica of it, for plain reads that may lag; used with `query_only`."),
+        "A replica of it that is asked first where a sandbox runs, and may lag; with or without `query_only`."),
     Key("domain", text("1 to 64 of the characters A-Z a-z 0-9 . _ -", r"[A-Za-z0-9._-]{1,64}"), "store.domain",
         "One ledger; replicas of one domain serve one cluster.", "--domain"),
     Key("settings.revision", integer(0, SAFE_INTEGER_MAX), "ledger.revision",
