@@ -47,6 +47,8 @@ class Reloader:
         self._sources = tuple(sources)
         self._metrics = metrics
         self._stamps = {source.name: source.stamp() for source in self._sources}
+        for source in self._sources:
+            metrics.expect_reloads(source.name)
 
     async def step(self) -> None:
         asked = self.asked.is_set()

@@ -128,6 +128,8 @@ def test_broken_files_change_nothing_and_are_logged(
     replica: ReplicaProcess, files: Files, issued: tuple[Certificates, Certificates], old_key: str
 ) -> None:
     first, second = issued
+    none_yet = 'agentenv_scheduler_reloads_total{result="failed",what="api_keys"} 0.0'
+    assert none_yet in httpx.get(replica.metrics_url).text, "of a series that begins at 1 no alert sees an increase"
     replace(files.cert, second.server.read_bytes())  # its key is still the other one's
     replace(files.keys, b'{"keys": [')
     replace(files.config, b'{"log_level": "loud"}')
