@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 import subprocess
 import tempfile
@@ -199,6 +200,15 @@ def test_a_command_that_does_not_exist_is_found_out(text: str) -> None:
     with pytest.raises(Exception, match=r"no|No|exist|make has") as found:
         CHECKS[program](words)
     assert not isinstance(found.value, TypeError | AttributeError)
+
+
+def test_the_scheduler_of_the_page_of_http_knows_the_resources_that_the_page_asks_for() -> None:
+    page = ROOT / "docs" / "http.md"
+    [start] = [command.words for command in commands_in(page) if command.words[:2] == ("agentenv-scheduler", "serve")]
+    bodies = [json.loads(word) for command in commands_in(page) for word in command.words if word.startswith("{")]
+    asked = {name for body in bodies for part in (body, body.get("hint", {})) for name in part.get("resources", {})}
+    given = next(word.partition("=")[2] for word in start if word.startswith("resources="))
+    assert asked - {"disk"} == set(given.split(","))
 
 
 def test_the_page_of_the_command_line_shows_every_command() -> None:
