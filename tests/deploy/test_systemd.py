@@ -12,7 +12,8 @@ import pytest
 from scheduler.config import load_configuration
 from tests.support.servers import RedisServer
 
-FOLDER = Path(__file__).parents[2] / "deploy/systemd"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy/systemd"
 UNITS = {path.name: path for path in sorted(FOLDER.glob("*.service"))}
 REPLICA, LEDGER = "agentenv-scheduler@.service", "agentenv-ledger.service"
 
@@ -145,3 +146,30 @@ def test_valkey_differs_in_its_program_alone() -> None:
     [start] = values(read_unit(UNITS[LEDGER]), "ExecStart")
     drop_in = values(read_unit(FOLDER / "valkey.conf"), "ExecStart")
     assert drop_in == ["", start.replace("redis-server", "valkey-server")]
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """A configuration of HAProxy by its sections' first lines."""
+    sections: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line.startswith((" ", "#")):
+            sections[line] = []
+        elif line.strip() and not line.startswith("#"):
+            sections[next(reversed(sections))].append(line)
+    return sections
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
+def test_the_balancer_of_one_machine_is_taken_by_haproxy_and_binds_no_other_network(tmp_path: Path) -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    balancer = _sections((ROOT / "deploy/haproxy.cfg").read_text(encoding="utf-8"))
+    for name, lines in _sections(page.partition("```haproxy\n")[2].partition("```")[0]).items():
+        replaced = {line.split()[0] for line in lines}
+        balancer[name] = lines + [line for line in balancer[name] if line.split()[0] not in replaced]
+    text = "\n".join("\n".join([name, *lines]) for name, lines in balancer.items())
+    assert "0.0.0.0" not in text
+    assert "replica-3" not in text
+    file = tmp_path / "haproxy.cfg"
+    file.write_text(text + "\n", encoding="utf-8")
+    done = subprocess.run(["haproxy", "-c", "-f", str(file)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
