@@ -61,14 +61,16 @@ local function holder_of(sandbox_id)
   return holder_of_name(sandbox_id, now)
 end
 
--- Names are the callers' to give, and checked before anything is decided.
+-- What a caller may ask for, and names that it gives, are checked before anything is decided.
 for index, creation in ipairs(creations) do
+  local unadmitted = not creation.earlier and creation.request.unadmitted
+  if unadmitted then return { 'unadmitted', unadmitted } end
   local holder = creation.sandbox_id ~= '' and not creation.earlier and holder_of(creation.sandbox_id)
   if holder then return { 'taken', index - 1, holder } end
 end
 
 -- @inline "inline/backlog"
-local groups_before = ARGV[4] == 'all' and {} or nil
+local groups_before = {}
 local place
 do
   -- Why the present creation cannot be decided by this call, or nil and what was decided.
@@ -97,7 +99,7 @@ do
   end
 end
 
-if ARGV[4] == 'all' then warm_keys.before = {} end
+warm_keys.before = {}
 local held, refusals, ended = {}, {}, nil
 for index, creation in ipairs(creations) do
   if not creation.earlier then
@@ -114,7 +116,8 @@ for index, creation in ipairs(creations) do
     end
   end
 end
-if ended and (ARGV[4] == 'all' or not held[1]) then
+-- What is to be called again goes on with what it has reserved.
+if ended and (ARGV[4] == 'all' or ended[1] ~= 'again') then
   batches.undo(held, groups_before)
   warm_keys.undo()
   if ended[1] == 'refused' then redis.call('HINCRBY', key('stats'), 'refusals', 1) end

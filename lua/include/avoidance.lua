@@ -19,10 +19,11 @@ end
 
 -- How many may be avoided at once, so that one cause cannot rule out the fleet: a share of the candidates, and always one.
 local function may_avoid(node_id, settings)
-  if redis.call('ZSCORE', key('avoided_until'), node_id) then return true end
+  -- One that is only watched, since it may be tried again, is not avoided.
+  if tonumber(redis.call('ZSCORE', key('avoided_until'), node_id) or '+inf') < math.huge then return true end
   local eligible = redis.call('ZCARD', key('candidates')) + redis.call('ZCARD', key('avoided'))
   local most = math.max(1, math.ceil(eligible * settings.share_percent / 100))
-  return redis.call('ZCARD', key('avoided_until')) < most
+  return redis.call('ZCOUNT', key('avoided_until'), '-inf', '(+inf') < most
 end
 
 local function avoid(node_id, level, now, settings)

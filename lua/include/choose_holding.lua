@@ -1,5 +1,6 @@
 -- Stands inside include/choose_ranked: the least loaded of the nodes that have enough free of a further resource, where a
 -- search by load has met too many that have not. They are judged one by one, so that a refusal is proven.
+-- @include "include/ranking"
 local HOLDING_MOST = 512
 
 -- Of the resources asked for, the one that fewest nodes have enough of: its nodes, and whether there may be more.
@@ -22,7 +23,7 @@ local function choose_holding(request, context, counter)
     local row = row_of(node_id)
     if not row or not node_pools.holds(context.variant, row.pool) then return end
     if not is_acceptable(node_id, request, context) then return end
-    local score, own = (score_of(row, demand, settings)), string.sub(row_member(row, ''), 1, 30)
+    local score, own = rank_of(row, demand, settings)
     if not best or score < best or (score == best and own < counts) then best, counts, tied = score, own, {} end
     if score == best and own == counts then tied[#tied + 1] = node_id end
   end

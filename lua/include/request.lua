@@ -4,7 +4,7 @@
 --   kind, cpu_count, memory_mb, template_id, group_key, entropy, require, resources, spread, excluded count, excluded…,
 --   locality keys…
 -- `matches`: the label sets with what it requires; nil: it requires nothing. `resources`: amounts by name
--- (include/resources); `unadmitted`: one that the settings do not list. `spread`: its key, what it is spread over ('node'
+-- (include/resources), `needed`: those above 0; `unadmitted`: one that the settings do not list. `spread`: its key, what it is spread over ('node'
 -- or a label), and the most of it (`bound` max), or of it more than in the place with fewest (skew).
 local function read_request(first, last)
   local excluded_count, required, asked = tonumber(ARGV[first + 9]), ARGV[first + 6], ARGV[first + 7]
@@ -40,8 +40,12 @@ local function read_request(first, last)
     -- @inline "include/resources"
     request.resources = resources.amounts(asked)
     local configured = resources.configured(redis.call('HGET', KEYS[1], 'resources') or '')
-    for name in pairs(request.resources) do
+    for name, amount in pairs(request.resources) do
       if not configured[name] then request.unadmitted = name end
+      if amount > 0 then
+        request.needed = request.needed or {}
+        request.needed[name] = amount
+      end
     end
   end
   if spread ~= '' then

@@ -20,7 +20,7 @@ local function demand_of(request, variant)
   return {
     creation = creation, variant = variant, cpu = creation and request.cpu or 0,
     memory = creation and request.memory_mb * MIB or 0, matches = request.matches,
-    resources = request.resources, spares = request.spares,
+    resources = request.needed, spares = request.spares,
   }
 end
 

@@ -29,18 +29,21 @@ local function first_accepted(name, picker)
   end
 end
 
--- Of few equal ones all that are accepted, of many the ones whose turn it is.
+-- Of few equal ones all that are accepted, of many the first from the one whose turn it is, and on from the beginning.
 local function equal_ones(name, counts, count, picker)
-  local from = '[' .. counts
-  local first = count <= LISTED_MOST and 0 or picker.counter % count
-  local list, members = {}, redis.call('ZRANGEBYLEX', name, from, '(' .. counts .. '\255', 'LIMIT', first, LISTED_MOST)
-  for _, member in ipairs(members) do
-    if picker.accepts(string.sub(member, 31)) then
-      list[#list + 1] = { key = name, member = member }
-      if count > LISTED_MOST then return list end
-    elseif picker.unproven then
-      return list
+  local from, upto, many = '[' .. counts, '(' .. counts .. '\255', count > LISTED_MOST
+  local list, asked, at = {}, 0, many and picker.counter % count or 0
+  while asked < count do
+    local members = redis.call('ZRANGEBYLEX', name, from, upto, 'LIMIT', integer(at), LISTED_MOST)
+    for _, member in ipairs(members) do
+      if picker.accepts(string.sub(member, 31)) then
+        list[#list + 1] = { key = name, member = member }
+        if many then return list end
+      elseif picker.unproven then
+        return list
+      end
     end
+    asked, at = asked + math.max(1, #members), #members == LISTED_MOST and at + LISTED_MOST or 0
   end
   return list
 end

@@ -11,8 +11,9 @@ from scheduler.domain.limits import MIB
 from scheduler.domain.node import Heartbeat, NodeAddress, NodeSnapshot, NodeStatus
 from scheduler.domain.placement import BatchRequest, Hint, HintKind, ScheduleRequest, Strategy
 from scheduler.domain.reservation import CancelCause, ReservationState
+from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.settings import Admission, AvoidSettings, GroupSettings, LedgerSettings
-from scheduler.errors import Conflict, NoNodes
+from scheduler.errors import Conflict, InvalidRequest, NoNodes, Overloaded
 from scheduler.ledger.ledger import Ledger
 from tests.conftest import OpenLedger
 from tests.support.clock import VirtualClock
@@ -245,3 +246,36 @@ async def test_a_key_is_of_a_batch_or_of_a_placement_and_a_batch_is_not_taken_ba
     for placed in decided.placed:
         await ledger.reservations.cancel(placed.reservation.reservation_id)
     assert await pending(ledger) == {"node-0": (1, 1)}
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.GROUPED_ROUND_ROBIN, groups=GroupSettings(9), resources=("gpu",))
+async def test_what_a_caller_may_not_ask_for_is_said_before_anything_of_a_batch_is_reserved(ledger: Ledger) -> None:
+    await fleet(ledger, 8)
+    unlisted = creation(image="b")
+    assert unlisted.hint is not None
+    unlisted = replace(unlisted, hint=replace(unlisted.hint, resources={"tpu": 1}))
+    for all_or_none in (False, True):
+        with pytest.raises(InvalidRequest):
+            await ledger.placements.schedule_batch(batch(creation(image="a"), unlisted, all_or_none=all_or_none))
+    assert await pending(ledger) == {"node-0": (0, 0)}
+    assert await open_groups(ledger) == []
+    assert await ledger.settings.stats() == {}
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED, resources=("gpu",))
+async def test_a_batch_that_is_overloaded_half_way_holds_nothing(ledger: Ledger) -> None:
+    """Too many nodes of the other zone have the resource to be looked at."""
+    names = [f"away-{number:03}" for number in range(520)] + [f"home-{number:02}" for number in range(71)]
+    zone = {name: {"zone": name[:4]} for name in names}
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}", zone[name]) for name in names], ())
+    for name in names:
+        taken = {"away": 0, "home": 4}[name[:4]] if name != "home-70" else 3
+        snapshot = NodeSnapshot(NodeStatus.READY, 8, 64 * 1024 * MIB, allocated_cpu=int(name == "home-70"))
+        report = Heartbeat(name, "instance", snapshot=snapshot, resources={"gpu": ResourceLoad(4, taken)})
+        await ledger.nodes.heartbeat(report)
+    rare = creation()
+    assert rare.hint is not None
+    rare = replace(rare, hint=replace(rare.hint, resources={"gpu": 1}, require={"zone": ("home",)}))
+    with pytest.raises(Overloaded):
+        await ledger.placements.schedule_batch(batch(creation(), rare))
+    assert set((await pending(ledger)).values()) == {(0, 0)}

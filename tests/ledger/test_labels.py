@@ -156,3 +156,24 @@ def test_requests_without_labels_keep_their_fingerprint() -> None:
     assert former_fingerprint(plain) == "b1bc4c509b57db7fe03d0f22a2ba8f70"
     assert fingerprint(plain) == "d10450fcd49d5d4426e48e07d30239e8"
     assert fingerprint(requiring(zone="a")) != fingerprint(requiring(zone="b"))
+
+
+@LEAST_LOADED
+async def test_among_very_many_equal_nodes_that_never_reported_the_few_that_fit_are_found_at_every_turn(
+    ledger: Ledger,
+) -> None:
+    names = [f"n{number:03}" for number in range(200)]
+    await ledger.nodes.replace([address(name, {"zone": "a"} if name < "n002" else None) for name in names], ())
+    for turn in range(8):
+        for _ in range(turn % 3 * 40 + 1):  # wherever the turn stands
+            await ledger.placements.schedule(ScheduleRequest(hint=Hint(HintKind.COLD_SANDBOX, 1, 64)))
+        assert (await ledger.placements.schedule(requiring(zone="a"))).node.node_id in {"n000", "n001"}
+
+
+@LEAST_LOADED
+async def test_ordinary_routing_among_very_many_equal_nodes_passes_over_what_is_excluded(ledger: Ledger) -> None:
+    names = [f"n{number:03}" for number in range(65)]
+    await ledger.nodes.replace([address(name) for name in names], ())
+    request = ScheduleRequest(hint=None, exclude_nodes=("n064",))
+    chosen = {(await ledger.placements.schedule(request)).node.node_id for _ in range(140)}
+    assert chosen == set(names[:64])

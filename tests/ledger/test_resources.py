@@ -13,7 +13,7 @@ from scheduler.domain.placement import Hint, HintKind, OverLimit, ScheduleReques
 from scheduler.domain.reservation import Lifecycle, ReservationState
 from scheduler.domain.resources import ResourceLoad
 from scheduler.domain.sandbox import SandboxEvent, SandboxEventType
-from scheduler.domain.settings import LedgerSettings
+from scheduler.domain.settings import Admission, GroupSettings, LedgerSettings, NodeResourceLimit
 from scheduler.errors import InvalidRequest, NoNodes
 from scheduler.inspection.recount import recount
 from scheduler.inspection.repair import repair
@@ -219,3 +219,41 @@ async def test_a_name_that_nodes_report_and_no_setting_lists_is_told_once(ledger
             )
     told = [line for line in lines if line["log_level"] == "warning"]
     assert [(line["node_id"], line["reported"], line["listed"]) for line in told] == [("a", ["gpus"], ["fpga", "gpu"])]
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("asked", [{"gpu": 0}, {"disk": 0}, {"gpu": 0, "disk": 0}])
+async def test_none_of_a_resource_asks_for_nothing_however_many_nodes_are_at_a_limit(
+    ledger: Ledger, strategy: Strategy, asked: Asked
+) -> None:
+    limited = LedgerSettings(
+        strategy=strategy, resources=("gpu",), groups=GroupSettings(9), admission=Admission.ALWAYS,
+        node_resource_limit=NodeResourceLimit(max_sandbox_count=1), revision=1,
+    )  # fmt: skip
+    await put_settings(ledger, limited)
+    names = [f"n{number:03}" for number in range(70)]
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}") for name in names], ())
+    for name in names:
+        snapshot = NodeSnapshot(NodeStatus.READY, 64, 2**37, sandbox_count=int(name != "n069"))
+        await ledger.nodes.heartbeat(Heartbeat(name, "one", snapshot=snapshot))
+    explained = await ledger.placements.explain(asking(asked))
+    assert explained.node is not None
+    assert (await placed(ledger, asked))[0] == explained.node.node_id == "n069"
+    assert await refused(ledger, asked) == {"over_limit": 70}
+
+
+@pytest.mark.parametrize(("strategy", "fill_to"), [(Strategy.MOST_LOADED, 0), (Strategy.LEAST_LOADED, 900)])
+async def test_packing_goes_on_where_most_of_the_fuller_nodes_lack_the_resource(
+    ledger: Ledger, strategy: Strategy, fill_to: int
+) -> None:
+    await put_settings(ledger, LedgerSettings(strategy=strategy, resources=("gpu",), fill_to=fill_to, revision=1))
+    loads = {f"n{number:03}": (10, 4) for number in range(70)} | {"x": (1, 0), "y": (8, 0), "z": (5, 0)}
+    await ledger.nodes.replace([NodeAddress(name, f"http://{name}") for name in loads], ())
+    for name, (cpus, taken) in loads.items():
+        snapshot = NodeSnapshot(NodeStatus.READY, 16, 2**37, allocated_cpu=cpus)
+        report = Heartbeat(name, "one", snapshot=snapshot, resources={"gpu": ResourceLoad(4, taken)})
+        await ledger.nodes.heartbeat(report)
+    explained = await ledger.placements.explain(asking({"gpu": 1}))
+    ranks = {node.node_id: node.rank for node in explained.nodes if node.rank is not None}
+    assert sorted(ranks, key=lambda name: ranks[name] or 0) == ["y", "z", "x"]
+    assert (await placed(ledger, {"gpu": 1}))[0] == "y"

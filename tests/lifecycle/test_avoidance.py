@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler.domain.limits import MIB
@@ -121,4 +123,26 @@ async def test_a_turn_reaches_avoided_nodes_when_all_are(fleet: Ledger) -> None:
             await fleet.reservations.cancel(reservation.reservation_id, "no", CancelCause.NODE_REFUSED)
     assert [(await fleet.nodes.get(name)).ineligible_reason for name in "abc"] == ["avoided"] * 3
     assert {(await place(fleet))[0] for _ in range(3)} == {"a", "b", "c"}
+    await assert_ledger_is_sound(fleet)
+
+
+@pytest.mark.ledger_settings(strategy=Strategy.LEAST_LOADED)
+async def test_a_node_that_may_be_tried_again_takes_nobodys_place_among_the_avoided(
+    fleet: Ledger, clock: VirtualClock
+) -> None:
+    """One of three may be avoided at once. `a` is watched, and too full to be tried."""
+    await refuse(fleet)
+    clock.advance(1100)
+    for name, allocated_cpu in (("a", 15), ("b", 0), ("c", 8)):
+        await report(fleet, name, allocated_cpu)
+    for number in range(4):
+        hint = replace(COLD, images=(f"image-{number}",))
+        decision = await fleet.placements.schedule(ScheduleRequest(hint=hint))
+        assert decision.reservation is not None
+        if number < 3:
+            assert decision.node.node_id == "b"
+            await fleet.reservations.cancel(decision.reservation.reservation_id, "no", CancelCause.NODE_REFUSED)
+    assert decision.node.node_id == "c"
+    explained = await fleet.placements.explain(ScheduleRequest(hint=COLD))
+    assert [node.node_id for node in explained.nodes if node.reason == "avoided"] == ["b"]
     await assert_ledger_is_sound(fleet)
