@@ -27,6 +27,7 @@ from scheduler.connection.exchange import Argument, Command
 from scheduler.connection.guard import ServerGuard
 from scheduler.connection.keys import Keys
 from scheduler.connection.options import StoreOptions
+from scheduler.connection.replicas import RedisReplicas
 from scheduler.connection.scripts import Script, ScriptLibrary
 from scheduler.connection.topology import Topology, open_topology
 from scheduler.errors import CommandsWithheld, Overloaded, ScriptError, StoreUnavailable
@@ -78,6 +79,7 @@ class StoreClient:
         self.scripts = library
         self.home_key = home_key
         self.guard = ServerGuard()
+        self.replicas = RedisReplicas(0 if self.embedded else options.wait_replicas, options.operation_timeout_ms)
         self.reader: StoreClient = self
         self._topology: Topology = open_topology(address, options, self.guard)
         self._attempts = Attempts(address, options, self._topology, self.guard)
@@ -132,7 +134,7 @@ class StoreClient:
             commands=(("EVALSHA", script.sha, 1, settings_key, *args),),
             key=settings_key,
             script=script,
-            wait_replicas=self.options.wait_replicas if durable and not self.embedded else 0,
+            wait_replicas=self.replicas.wanted if durable else 0,
             retry=retry,
             alone=alone,
             once=once,
@@ -237,8 +239,10 @@ class StoreClient:
         return server.parse_info(await self.command("INFO", section))
 
     async def server_identity(self) -> server.ServerIdentity:
-        """Which server process answers, and its replication history."""
-        return server.ServerIdentity.of({**await self.info("server"), **await self.info("replication")})
+        """Which server process answers, and its replication history. `replicas` is brought up to date with it."""
+        identity, replication = await self.info("server"), await self.info("replication")
+        self.replicas.note(server.replicas_online(replication))
+        return server.ServerIdentity.of({**identity, **replication})
 
     async def load_scripts(self) -> int:
         """Load every script into the server; returns their number."""
@@ -273,7 +277,7 @@ class StoreClient:
             self.refusals.withheld = None
 
     async def _prove_commands(self, settings_key: str) -> None:
-        names = permissions.commands(waits=bool(self.options.wait_replicas) and not self.embedded)
+        names = permissions.commands(waits=self.replicas.wanted > 0)
         reply = await self.run(permissions.PROOF, ["", *names], settings_key=settings_key, alone=True)
         withheld = permissions.withheld_in(reply)
         if withheld is None:

@@ -15,7 +15,8 @@ class StoreOptions:
     `operation_timeout_ms`: for all attempts of one call together; a request's own deadline may be shorter.
     `attempt_timeout_ms`: how long one attempt waits for its reply before another is made on a new connection.
     `refused_timeout_ms`: how long a call retries a lone server whose port refuses connections.
-    `wait_replicas`: how many replicas must have a durable write before it is acknowledged.
+    `wait_replicas`: how many Redis replicas must have a durable write before it is acknowledged; nothing is placed
+    while fewer are known to be online.
     `shebang`: send scripts with `#!lua` (Redis 7 and later; the test suite does).
     `read_addr`: a second address, for example a replica, for plain reads that may lag.
     `upstream_bindings`: write bindings under AgentENV's own keys too (scheduler.ledger.upstream_bindings).

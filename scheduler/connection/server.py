@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from scheduler.errors import StoreUnusable
 
 OLDEST_REDIS = (6, 2)
+# Replicas acknowledge every second; Redis' own min-replicas-max-lag is the same.
+_REPLICA_LAG_SECONDS_MAX = 10
 
 
 def parse_info(reply: bytes | str) -> dict[str, str]:
@@ -47,6 +49,22 @@ class ServerIdentity:
         return self.run_id != other.run_id or (
             self.replication_id != other.replication_id and self.followed is not None
         )
+
+
+def replicas_online(replication: Mapping[str, str]) -> int | None:
+    """How many replicas can confirm a write, by INFO's section `replication`: online, and heard of lately. None when
+    the server does not say."""
+    told = [value for name, value in replication.items() if re.fullmatch(r"slave\d+", name)]
+    if not told:
+        count = replication.get("connected_slaves", "")
+        return int(count) if count.isdecimal() else None
+    return sum(_is_online(dict(part.partition("=")[::2] for part in each.split(","))) for each in told)
+
+
+def _is_online(replica: Mapping[str, str]) -> bool:
+    lag = replica.get("lag", "")
+    late = lag.isdecimal() and int(lag) > _REPLICA_LAG_SECONDS_MAX
+    return replica.get("state") == "online" and not late
 
 
 def check_fit(server: Mapping[str, str], replication: Mapping[str, str], where: str) -> None:

@@ -209,13 +209,16 @@ class PlacementStore:
     async def _run(
         self, script: str, arguments: tuple[Any, ...], durable: bool = False, budget: Budget | None = None
     ) -> tuple[str, list[Any]]:
+        budget = budget or self._runner.budget()
         while True:
+            if durable:
+                await self._runner.client.replicas.wait_until_enough(budget)
             status, reply = await self._runner.run(script, *arguments, durable=durable, budget=budget)
             if status != "refresh":
                 return status, reply
             # Settings changed: node rows are recomputed before anything is decided on them.
             await self._runner.run("refresh_rows")
-            budget = None
+            budget = self._runner.budget()
 
 
 def _raise_unless_decided(status: str, reply: list[Any]) -> None:

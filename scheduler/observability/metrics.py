@@ -19,7 +19,7 @@ from scheduler.errors import NoNodes, SchedulerError
 from scheduler.observability.ledger_calls import Labelled, LedgerCall, TracedLedgerCall
 from scheduler.observability.ledger_figures import LedgerCollector, LedgerFigures
 from scheduler.observability.page import PAGE_CONTENT_TYPE, page_of
-from scheduler.observability.store_figures import StoreCollector, StoreFigures
+from scheduler.observability.store_figures import ReplicaFigures, StoreCollector, StoreFigures
 from scheduler.observability.timings import TimingCollector, Timings
 
 if TYPE_CHECKING:
@@ -253,6 +253,10 @@ class Metrics:
     def watch_store(self, name: str, figures: StoreFigures) -> None:
         """Export what this client of the ledger counts; `name` distinguishes the clients of one process."""
         self._store.clients[name] = figures
+
+    def watch_replicas(self, figures: ReplicaFigures) -> None:
+        """Export how many Redis replicas there are for the durable writes of this process."""
+        self._store.replicas = figures
 
     def show(self, figures: LedgerFigures | None) -> None:
         """Show the domain's figures until the next call. None: they are unknown, and removed from the page."""

@@ -1,4 +1,4 @@
-"""What a replica's ledger clients count: attempts, retries, connections."""
+"""What a replica's ledger clients count: attempts, retries, connections; and what they know of Redis replicas."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ class StoreFigures(Protocol):
     sharing_connection: int
 
 
+class ReplicaFigures(Protocol):
+    """`scheduler.connection.replicas.RedisReplicas`."""
+
+    wanted: int
+    online: int | None
+
+
 _COUNTERS = (
     ("attempts", "store_attempts", "Attempts to exchange commands with the ledger's server"),
     ("retries", "store_retries", "Attempts that failed and were repeated"),
@@ -38,11 +45,19 @@ _GAUGES = (
 )
 
 
+_REPLICA_GAUGES = (
+    ("online", "redis_replicas", "Redis replicas that are online, when the server was last asked"),
+    ("wanted", "redis_replicas_wanted", "Redis replicas without which nothing is placed"),
+)
+
+
 class StoreCollector(Collector):
-    """`clients`: name → its counts; `ledger` writes and decides, `reader` reads what may lag."""
+    """`clients`: name → its counts; `ledger` writes and decides, `reader` reads what may lag. `replicas`: shown once
+    the server has told of them, where placements wait for any."""
 
     def __init__(self) -> None:
         self.clients: dict[str, StoreFigures] = {}
+        self.replicas: ReplicaFigures | None = None
 
     def collect(self) -> Iterator[Metric]:
         for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
@@ -51,3 +66,9 @@ class StoreCollector(Collector):
                 for client, figures in self.clients.items():
                     family.add_metric([client], getattr(figures, attribute))
                 yield family
+        replicas = self.replicas
+        for attribute, name, what in _REPLICA_GAUGES:
+            gauge = GaugeMetricFamily(f"agentenv_scheduler_{name}", what)
+            if replicas is not None and replicas.wanted and replicas.online is not None:
+                gauge.add_metric([], getattr(replicas, attribute))
+            yield gauge

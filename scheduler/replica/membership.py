@@ -84,6 +84,7 @@ class Membership:
         self._cordons: Cordons = {}
         self._remember_after = 0.0
         self._hazards: tuple[str, ...] = ()  # of the server, as told last
+        self._too_few_replicas = False  # as it was logged
 
     @property
     def joined(self) -> bool:
@@ -139,7 +140,7 @@ class Membership:
 
     async def _check(self, known: Identity) -> None:
         reply = await self._ledger.settings.keepalive(self._replica_id, KEEPALIVE_TTL_MS)
-        found = Identity(reply.epoch, await self._ledger.client.server_identity()) if reply else None
+        found = Identity(reply.epoch, await self._server_identity()) if reply else None
         lacks = found is not None and await self._ledger.settings.has_lost_writes()
         if found is None or lacks or not found.is_same(known):
             log.warning(
@@ -173,7 +174,7 @@ class Membership:
         await self._ledger.client.check_server()
         await self._tell_hazards()  # before the proof, which a refused INFO would otherwise undo
         await self._ledger.client.prove_commands(self._ledger.keys.settings)
-        server = await self._ledger.client.server_identity()
+        server = await self._server_identity()
         loss = await self._loss(server) if self._recovering else None
         outcome = await self._ledger.settings.put(self._settings, self._replica_id, loss)
         self._services.readiness.note_settings(outcome)
@@ -278,7 +279,19 @@ class Membership:
 
     async def _identify(self) -> Identity | None:
         found = await self._ledger.settings.get()
-        return Identity(found[1], await self._ledger.client.server_identity()) if found else None
+        return Identity(found[1], await self._server_identity()) if found else None
+
+    async def _server_identity(self) -> ServerIdentity:
+        server, replicas = await self._ledger.client.server_identity(), self._ledger.client.replicas
+        if replicas.too_few != self._too_few_replicas:
+            self._too_few_replicas = replicas.too_few
+            tell, what = (
+                (log.warning, "too few Redis replicas are online for durability.wait_replicas; nothing is placed")
+                if replicas.too_few
+                else (log.info, "enough Redis replicas are online again")
+            )
+            tell(what, online=replicas.online, wanted=replicas.wanted)
+        return server
 
     def _log_joined(self, outcome: SettingsOutcome) -> None:
         log.info(

@@ -19,9 +19,11 @@ log = get_logger("scheduler.readiness")
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Ready. `settings` are those in force, and say whether they are this replica's own."""
+    """Ready. `settings` are those in force, and say whether they are this replica's own. `redis_replicas`: how many
+    are `online`, and how many are `wanted` for a placement; None where placements wait for none."""
 
     settings: dict[str, Any]
+    redis_replicas: dict[str, int] | None = None
 
 
 class ReadinessService:
@@ -90,7 +92,7 @@ class ReadinessService:
         if outcome is not None:
             self._check_refusals()
         if outcome is None:
-            return Readiness(settings=await self._settings_in_force())
+            return Readiness(await self._settings_in_force(), self._redis_replicas())
         facts = {
             "status": outcome.status,
             "strategy": outcome.settings.strategy.value,
@@ -104,7 +106,14 @@ class ReadinessService:
                 "the ledger runs on other settings of the same revision: raise settings.revision to take over",
                 settings=facts,
             )
-        return Readiness(settings=facts)
+        return Readiness(facts, self._redis_replicas())
+
+    def _redis_replicas(self) -> dict[str, int] | None:
+        """Too few are no reason not to be ready: every other replica has the same Redis."""
+        replicas = self._ledger.client.replicas
+        if not replicas.wanted or replicas.online is None:
+            return None
+        return {"online": replicas.online, "wanted": replicas.wanted}
 
     def _check_refusals(self) -> None:
         """Raises the last refusal of any call by the server; a written keepalive clears it."""

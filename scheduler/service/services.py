@@ -74,6 +74,7 @@ def build_services(
     metrics = metrics if metrics is not None else Metrics()
     metrics.set_build(__version__)
     metrics.watch_store("ledger", ledger.client.statistics)
+    metrics.watch_replicas(ledger.client.replicas)
     if ledger.client.reader is not ledger.client:
         metrics.watch_store("reader", ledger.client.reader.statistics)
     readiness = ReadinessService(ledger, metrics)

@@ -57,6 +57,8 @@ class Story:
 UP_A, UP_B = 'up{job="scheduler", instance="a"}', 'up{job="scheduler", instance="b"}'
 LEDGER_A, LEDGER_B = 'agentenv_scheduler_ledger_up{instance="a"}', 'agentenv_scheduler_ledger_up{instance="b"}'
 READY_A = 'agentenv_scheduler_ready{instance="a"}'
+ONLINE_A = 'agentenv_scheduler_redis_replicas{instance="a"}'
+WANTED_A = 'agentenv_scheduler_redis_replicas_wanted{instance="a"}'
 READY_NODES = 'agentenv_scheduler_observed_nodes{status="ready"}'
 UNHEALTHY_NODES = 'agentenv_scheduler_observed_nodes{status="unhealthy"}'
 REFUSALS = 'agentenv_scheduler_refusals_total{reason="insufficient_cpu"}'
@@ -84,6 +86,10 @@ STORIES = [
     # Nobody calls: not one error is counted, and the outage is seen all the same.
     Story("LedgerUnavailable", {LEDGER_A: DOWN_AFTER_10M, LEDGER_B: DOWN_AFTER_10M}, True, at="11m"),
     Story("LedgerUnavailable", {LEDGER_A: DOWN_AFTER_10M, LEDGER_B: ALWAYS_1}, False),
+    Story("TooFewRedisReplicas", {ONLINE_A: "2x40 1x100", WANTED_A: "1x140"}, False),
+    Story("TooFewRedisReplicas", {ONLINE_A: DOWN_AFTER_10M, WANTED_A: ALWAYS_1}, True, at="11m"),
+    # A failover: the promoted server has nobody for a moment.
+    Story("TooFewRedisReplicas", {ONLINE_A: "1x40 0x1 1x100", WANTED_A: ALWAYS_1}, False, at="10m15s"),
     Story("ReplicaWithoutLedger", {LEDGER_A: DOWN_AFTER_10M, LEDGER_B: ALWAYS_1}, True, labels={"instance": "a"}),
     Story("ReplicaWithoutLedger", {LEDGER_A: DOWN_AFTER_10M, LEDGER_B: DOWN_AFTER_10M}, False),
     Story("ReplicaNotReady", {READY_A: DOWN_AFTER_10M, LEDGER_A: ALWAYS_1}, True, labels={"instance": "a"}),

@@ -11,6 +11,7 @@ import pytest
 
 from scheduler import deadline
 from scheduler.api.http import HttpOptions, create_app, create_metrics_app
+from scheduler.connection.replicas import RedisReplicas
 from scheduler.domain.placement import Decision, ScheduleRequest
 from scheduler.domain.settings import LedgerSettings
 from scheduler.errors import (
@@ -261,7 +262,12 @@ async def test_readiness_says_whose_settings_are_in_force(
     assert ready.json() == {
         "status": "ready",
         "settings": {"strategy": "round_robin", "revision": 3, "epoch": found[1]},
+        "redis_replicas": None,
     }
+    replicas = embedded_ledger.client.replicas = RedisReplicas(wanted=1, patience_ms=0)
+    replicas.note(0)
+    ready = await embedded_api.get("/readyz")
+    assert (ready.status_code, ready.json()["redis_replicas"]) == (200, {"online": 0, "wanted": 1})
     async with open_client(build_services(unopened_ledger())) as never_opened:
         assert (await never_opened.get("/readyz")).status_code == 503
     fail_with(monkeypatch, embedded_ledger, StoreUnavailable("gone"))

@@ -124,10 +124,20 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
+class RedisReplicas:
+    """Nothing is placed while fewer Redis replicas are online than wanted."""
+
+    online: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
-    """`settings`: what the ledger is run with, as the replica tells it."""
+    """`settings`: what the ledger is run with, as the replica tells it. `redis_replicas`: None where placements
+    wait for none."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
+    redis_replicas: RedisReplicas | None = None
 
 
 @dataclass(frozen=True, slots=True)

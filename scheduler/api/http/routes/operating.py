@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import Field
 from starlette.responses import Response
 
 from scheduler.access.roles import FOR_ADMINS, FOR_EVERYONE
@@ -19,9 +20,17 @@ class HealthAnswer(Answer):
     status: Literal["ok"]
 
 
+class RedisReplicasAnswer(Answer):
+    """Nothing is placed while fewer are online than wanted."""
+
+    online: int = Field(description="when Redis was last asked")
+    wanted: int = Field(description="the setting `durability.wait_replicas`")
+
+
 class ReadyAnswer(Answer):
     status: Literal["ready"]
     settings: dict[str, Any]
+    redis_replicas: RedisReplicasAnswer | None = Field(description="null where placements wait for none")
 
 
 @router.get("/healthz", response_model=HealthAnswer, summary="The process runs")
@@ -34,7 +43,7 @@ async def check_health(call: Call) -> Any:
 @reach(FOR_EVERYONE)
 async def check_readiness(call: Call) -> Any:
     readiness = await call.services.readiness.check()
-    return {"status": "ready", "settings": readiness.settings}
+    return {"status": "ready", "settings": readiness.settings, "redis_replicas": readiness.redis_replicas}
 
 
 @router.get("/metrics", include_in_schema=False)
