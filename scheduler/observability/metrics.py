@@ -157,11 +157,15 @@ class Metrics:
         )
         for why in ("full", "untold"):
             self._not_remembered[(why,)].inc(0)
-        self._in_flight = 0
+        self._http_in_flight = self._grpc_in_flight = 0
         Gauge("agentenv_scheduler_http_in_flight", "HTTP requests being answered", registry=registry).set_function(
-            lambda: self._in_flight
+            lambda: self._http_in_flight
         )
-        self._shed = counter("agentenv_scheduler_http_shed_total", "HTTP requests refused early under load")
+        self._http_shed = counter("agentenv_scheduler_http_shed_total", "HTTP requests refused early under load")
+        Gauge("agentenv_scheduler_grpc_in_flight", "gRPC calls being answered", registry=registry).set_function(
+            lambda: self._grpc_in_flight
+        )
+        self._grpc_shed = counter("agentenv_scheduler_grpc_shed_total", "gRPC calls refused early under load")
         self._build = Gauge(
             "agentenv_scheduler_build_info",
             "1, with what runs as labels",
@@ -224,8 +228,11 @@ class Metrics:
     def count_unbound(self) -> None:
         self._unbound.inc()
 
-    def count_shed(self) -> None:
-        self._shed.inc()
+    def count_http_shed(self) -> None:
+        self._http_shed.inc()
+
+    def count_grpc_shed(self) -> None:
+        self._grpc_shed.inc()
 
     def show_remembered(self, remembered: int) -> None:
         self._remembered.set(remembered)
@@ -234,8 +241,11 @@ class Metrics:
         """`why`: full or untold."""
         self._not_remembered[(why,)].inc(count)
 
-    def set_in_flight(self, count: int) -> None:
-        self._in_flight = count
+    def set_http_in_flight(self, count: int) -> None:
+        self._http_in_flight = count
+
+    def set_grpc_in_flight(self, count: int) -> None:
+        self._grpc_in_flight = count
 
     def set_settings_mismatch(self, mismatch: bool) -> None:
         self._settings_mismatch.set(int(mismatch))

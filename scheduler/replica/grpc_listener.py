@@ -61,7 +61,7 @@ def grpc_listener(
         keys_for_upstream=settings.api_keys,
         reflection=settings.reflection,
         query_only=all_settings.replica.query_only,
-        observe=services.metrics.observe_rpc,
+        metrics=services.metrics,
         tracing=services.metrics.tracing,
         message_bytes_max=settings.message_bytes_max,
         in_flight_max=settings.in_flight_max,

@@ -73,6 +73,7 @@ CPUS_FREE = {FREE_CPU: "50x100", ALL_CPU: "100x100"}
 SCHEDULE_SECONDS = 'agentenv_scheduler_ledger_duration_seconds_bucket{operation="schedule", le="%s"}'
 SLOW = {SCHEDULE_SECONDS % bound: f"0+{each}x100" for bound, each in (("0.1", 5), ("0.25", 9), ("+Inf", 9))}
 QUICK = {SCHEDULE_SECONDS % bound: "0+9x100" for bound in ("0.1", "0.25", "+Inf")}
+HTTP_SHED, GRPC_SHED = "agentenv_scheduler_http_shed_total", "agentenv_scheduler_grpc_shed_total"
 ALWAYS_1, ALWAYS_0 = "1x100", "0x100"
 RELOADS = 'agentenv_scheduler_reloads_total{what="api_keys", result="%s"}'
 DOWN_AFTER_10M = "1x40 0x100"
@@ -117,8 +118,9 @@ STORIES = [
     Story("PlacementSlow", QUICK, False),
     Story("ConfirmationsLate", {"agentenv_scheduler_orphaned_confirmations_total": "0x60 1x100"}, True),
     Story("ConfirmationsLate", {"agentenv_scheduler_orphaned_confirmations_total": "1x200"}, False),
-    Story("LoadShed", {"agentenv_scheduler_http_shed_total": "0+5x100"}, True),
-    Story("LoadShed", {"agentenv_scheduler_http_shed_total": "5x100"}, False),
+    Story("LoadShed", {HTTP_SHED: "0+5x100", GRPC_SHED: "5x100"}, True),
+    Story("LoadShed", {HTTP_SHED: "5x100", GRPC_SHED: "0+5x100"}, True),
+    Story("LoadShed", {HTTP_SHED: "5x100", GRPC_SHED: "5x100"}, False),
     Story("ReloadFailed", {RELOADS % "failed": "0x60 1x100"}, True, labels={"what": "api_keys"}),
     Story("ReloadFailed", {RELOADS % "failed": "1x100", RELOADS % "done": "0+1x100"}, False),
 ]

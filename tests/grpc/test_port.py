@@ -18,6 +18,7 @@ from scheduler.api.grpc.health import Health
 from scheduler.deadline import left_ms
 from scheduler.domain.node import HeartbeatResult, NodeAddress
 from scheduler.domain.sandbox import Binding
+from scheduler.observability.metrics import Metrics
 from tests.grpc.support import Port, refusal, scripted_services, serving
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -137,7 +138,8 @@ async def test_calls_beyond_the_limit_are_refused_at_once() -> None:
         return BINDING
 
     services.bindings.behaviours["lookup"] = slow
-    async with serving(services, in_flight_max=3) as port:
+    metrics = Metrics()
+    async with serving(services, in_flight_max=3, metrics=metrics) as port:
         lookup = v1.LookupNodeRequest(sandbox_id="s1")
         under_way = [asyncio.ensure_future(port.scheduler.LookupNode(lookup)) for _ in range(3)]
         while len(services.bindings.calls) < 3:  # noqa: ASYNC110  the calls arrive when they do
@@ -145,9 +147,13 @@ async def test_calls_beyond_the_limit_are_refused_at_once() -> None:
         told = await refusal(port.scheduler.LookupNode(lookup))
         assert told == ("UNAVAILABLE", "too many calls at once; ask again")
         assert await health_of(port, "") == SERVING, "probes are not counted"
+        assert b"agentenv_scheduler_grpc_in_flight 3.0\n" in metrics.page()
+        assert b"agentenv_scheduler_grpc_shed_total 1.0\n" in metrics.page()
         release.set()
         await asyncio.gather(*under_way)
         assert await still_answers(port)
+    assert b"agentenv_scheduler_grpc_in_flight 0.0\n" in metrics.page()
+    assert b"agentenv_scheduler_http_shed_total 0.0\n" in metrics.page()
 
 
 async def test_a_caller_that_goes_away_cancels_its_work(port: Port) -> None:
@@ -285,12 +291,14 @@ async def test_query_only_knows_lookup_and_health_alone() -> None:
         assert (await refusal(reserve(b"")))[0] == "UNIMPLEMENTED"
 
 
-async def test_calls_are_measured_under_upstreams_names_and_p2p_calls_are_not() -> None:
+async def test_calls_are_measured_under_upstreams_names_and_p2p_calls_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[tuple[str, str]] = []
+    metrics = Metrics()
+    monkeypatch.setattr(metrics, "observe_rpc", lambda rpc, status, seconds: measured.append((rpc, status)))
     services = scripted_services()
     services.bindings.answers("lookup", BINDING)
     services.artifacts.answers("peers", ())
-    async with serving(services, observe=lambda rpc, status, seconds: measured.append((rpc, status))) as port:
+    async with serving(services, metrics=metrics) as port:
         await port.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="s1"))
         await refusal(port.scheduler.LookupNode(v1.LookupNodeRequest()))
         services.bindings.fails("lookup", errors.PayloadTooLarge("large"))

@@ -148,6 +148,15 @@ def test_a_higher_revision_wins_and_the_others_run_on_it(private_server: RedisSe
             assert settings["differing"] == ["strategy"]
 
 
+def test_its_metrics_count_the_calls_of_its_grpc_port() -> None:
+    with ReplicaProcess() as replica, grpc.insecure_channel(replica.grpc_address) as channel:
+        with pytest.raises(grpc.RpcError):
+            channel.unary_unary("/scheduler.v1.Scheduler/LookupNode")(b"", timeout=30)
+        page = httpx.get(replica.metrics_url).text
+    assert 'agentenv_scheduler_rpc_duration_seconds_count{rpc="LookupNode",status="invalid_argument"} 1.0' in page
+    assert "\nagentenv_scheduler_grpc_shed_total 0.0\n" in page
+
+
 def test_a_ledger_that_was_emptied_is_put_back_with_what_was_not_configured(private_server: RedisServer) -> None:
     arguments = ("--redis-addr", private_server.address, "--set", f"nodes={NODES}", "--log-level", "debug")
     with ReplicaProcess(*arguments) as replica:

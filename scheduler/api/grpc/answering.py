@@ -27,7 +27,7 @@ from scheduler import errors
 from scheduler.access.policy import AccessPolicy
 from scheduler.access.roles import ANONYMOUS, Principal, Role
 from scheduler.api.grpc.intake import Intake
-from scheduler.api.grpc.options import GrpcOptions, RpcObserver
+from scheduler.api.grpc.options import GrpcOptions
 from scheduler.api.grpc.spans import traced
 from scheduler.api.status import grpc_status, retry_after_seconds
 from scheduler.deadline import within
@@ -139,6 +139,7 @@ class Answering:
 
     def __init__(self, options: GrpcOptions) -> None:
         self._options = options
+        self._metrics = options.metrics
         self._intake = Intake()
         self._in_flight = 0
         self._idle = asyncio.Event()
@@ -177,7 +178,7 @@ class Answering:
 
     def _answering(self, served: _Served) -> Any:
         name = served.name
-        observe = self._options.observe if name in MEASURED else None
+        observe = self._metrics.observe_rpc if name in MEASURED else None
 
         async def answer(_: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Message:
             self._begun(context)
@@ -193,12 +194,14 @@ class Answering:
 
     def _begun(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         self._in_flight += 1
+        self._metrics.set_grpc_in_flight(self._in_flight)
         self._idle.clear()
         # Called however the call ends, after its answer has been sent.
         context.add_done_callback(self._ended)  # type: ignore[arg-type]  # the stubs want a class of their own
 
     def _ended(self, _: Any) -> None:
         self._in_flight -= 1
+        self._metrics.set_grpc_in_flight(self._in_flight)
         if self._in_flight == 0:
             self._idle.set()
 
@@ -209,6 +212,7 @@ class Answering:
                 raise errors.Overloaded("draining: this replica is leaving")
             if self._in_flight > self._options.in_flight_max:
                 # Refused at once, so that the caller can try another replica within its deadline.
+                self._metrics.count_grpc_shed()
                 raise errors.Overloaded("too many calls at once; ask again")
             principal = served.identify(context)
             async with self._intake.message(context) as frame:
@@ -265,9 +269,10 @@ def _serialized(message: Message) -> bytes:
 
 
 class _Measured:
-    """One observation per call, however it ends; a cancelled call counts as canceled."""
+    """One observation per call, however it ends; a cancelled call counts as canceled. `observe` takes the method's
+    name, a status label, seconds."""
 
-    def __init__(self, name: str, observe: RpcObserver | None) -> None:
+    def __init__(self, name: str, observe: Callable[[str, str, float], None] | None) -> None:
         self._name = name
         self._observe = observe
         self.code = grpc.StatusCode.OK

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from scheduler.access.policy import AccessPolicy
+from scheduler.observability.metrics import Metrics
 from scheduler.observability.tracing import Tracing
 
 MIB = 1024 * 1024
-
-RpcObserver = Callable[[str, str, float], None]
-"""Called after every call: method name, status label, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,8 @@ class GrpcOptions:
     `in_flight_max`: calls in progress at once, over all connections; further ones are answered UNAVAILABLE at once.
     `connections_max` None: as many as the process may open. A connection has `handshake_seconds` until it speaks
     HTTP/2, and may be without a call for `idle_seconds`.
-    `default_deadline_seconds` is for callers that send none. `tracing`: spans around calls."""
+    `default_deadline_seconds` is for callers that send none. `metrics`: where calls are counted and timed. `tracing`:
+    spans around them."""
 
     address: str = "127.0.0.1:9090"
     tls: TlsFiles | None = None
@@ -51,7 +49,7 @@ class GrpcOptions:
     handshake_seconds: float = 10.0
     idle_seconds: float = 75.0
     default_deadline_seconds: float = 10.0
-    observe: RpcObserver | None = None
+    metrics: Metrics = field(default_factory=Metrics)
     tracing: Tracing | None = None
 
     @property

@@ -54,7 +54,7 @@ class Edge:
         request_id = scope["request_id"] = _request_id(HeaderFields.of(scope))
         answer = _Answer(send, request_id, with_body=method != "HEAD")
         self._in_flight += 1
-        self._metrics.set_in_flight(self._in_flight)
+        self._metrics.set_http_in_flight(self._in_flight)
         clock = asyncio.get_running_loop().time
         started = clock()
         logged_as = REQUEST_ID.set(request_id)
@@ -66,7 +66,7 @@ class Edge:
         finally:
             REQUEST_ID.reset(logged_as)
             self._in_flight -= 1
-            self._metrics.set_in_flight(self._in_flight)
+            self._metrics.set_http_in_flight(self._in_flight)
             method = method if method in _METHODS else "other"
             template = scope.get("route_template", "unmatched")
             self._metrics.observe_http(method, template, answer.status, clock() - started)
@@ -93,7 +93,7 @@ class Edge:
     async def _serve(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         try:
             if self._in_flight > self._in_flight_max and scope["path"] not in _ALWAYS_ANSWERED:
-                self._metrics.count_shed()
+                self._metrics.count_http_shed()
                 raise Overloaded("too many requests are being answered; this one was not begun")
             await self._app(scope, receive, answer)
         except ClientDisconnect:
