@@ -168,7 +168,7 @@ class TracingSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """One process. `replica_id` None: generated from host name, process id and a random part.
+    """One process. `replica_id`: the name that its id begins with; None: host name and process id.
 
     `drain_ms`: how long a stopping replica still answers after it reported not ready. `grace_ms`: how long requests
     in flight may take after that. `remember`: the most reservations it remembers, to restore a lost ledger."""

@@ -243,7 +243,8 @@ _PROCESS = (
     Key("query_only", boolean(), "replica.query_only",
         "Serve only LookupNode and health, over gRPC; needs redis_addr.", "--query-only"),
     Key("replica_id", optional(text("1 to 128 visible ASCII characters", r"[!-~]{1,128}")), "replica.replica_id",
-        "The name of this process among the replicas; generated when not given."),
+        "What the id of this process among the replicas begins with. Each process adds a random part, so replicas may "
+        "have the same. Host name and process id when not given."),
     Key("shutdown.drain", duration(least_ms=0), "replica.drain_ms",
         "How long a stopping replica still answers after it has reported not ready."),
     Key("shutdown.grace", duration(least_ms=0), "replica.grace_ms", "How long requests in flight may take after that."),

@@ -48,7 +48,7 @@ class Replica:
         self.settings = settings
         self._sources = tuple(sources)
         self._reloader: Reloader | None = None
-        self.replica_id = settings.replica.replica_id or new_replica_id()
+        self.replica_id = new_replica_id(settings.replica.replica_id)
         self.listeners: list[Listener] = []
         self._background_tasks: list[asyncio.Task[None]] = []
         self._stop_asked = asyncio.Event()
@@ -217,10 +217,13 @@ class Replica:
         await ledger.close()
 
 
-def new_replica_id() -> str:
-    """Readable and unique: host name, process id and a random part."""
-    host = "".join(character for character in socket.gethostname() if "!" <= character <= "~")[:64]
-    return f"{host or 'replica'}-{os.getpid()}-{secrets.token_hex(3)}"
+def new_replica_id(name: str | None = None) -> str:
+    """Readable and unique: the configured name, or host name and process id, and a random part. After a loss each
+    process is waited for under its own id, so two that are configured with one name must not share it."""
+    if name is None:
+        host = "".join(character for character in socket.gethostname() if "!" <= character <= "~")[:64]
+        name = f"{host or 'replica'}-{os.getpid()}"
+    return f"{name}-{secrets.token_hex(4)}"
 
 
 async def serve(configuration: Configuration) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import threading
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from scheduler.replica.process import new_replica_id
 from tests.support.replica_process import ReplicaProcess
 from tests.support.servers import RedisServer, free_port
 
@@ -237,9 +239,59 @@ def test_a_replica_that_leaves_is_forgotten_at_once(private_server: RedisServer)
     with ReplicaProcess("--redis-addr", private_server.address, "--set", "replica_id=the-first") as replica:
         replica.wait_until_ready()
         with private_server.client() as client:
-            assert client.zrange("aenv:{default}:replicas", 0, -1) == ["the-first"]
+            [known] = client.zrange("aenv:{default}:replicas", 0, -1)
+            assert known == replica.listening["replica_id"]
+            assert re.fullmatch(r"the-first-[0-9a-f]{8}", known)
             replica.stop()
             assert client.zrange("aenv:{default}:replicas", 0, -1) == []
+
+
+def test_replicas_of_one_configured_name_wait_for_each_other_after_a_loss(private_server: RedisServer) -> None:
+    address = ("--redis-addr", private_server.address)
+    arguments = (*address, "--strategy", "least_loaded", "--set", f"nodes={NODES}", "--set", "replica_id=same")
+    with ReplicaProcess(*arguments) as one, ReplicaProcess(*arguments) as other:
+        for replica in (one, other):
+            replica.wait_until_ready()
+        ids = [each["replica_id"] for each in httpx.get(f"{one.url}/v1/replicas").json()["replicas"]]
+        assert sorted(ids) == sorted(replica.listening["replica_id"] for replica in (one, other))
+        assert len(set(ids)) == 2
+        assert all(replica_id.startswith("same-") for replica_id in ids)
+        time.sleep(1.2)  # real time: the next keepalive tells each of the other
+        assert report(one) == 200
+        assert (schedule(other), schedule(other)) == (200, 503)
+        other.send(signal.SIGSTOP)
+        with private_server.client() as client:
+            client.flushall()
+        answered = set()
+        until = time.monotonic() + 4  # a keepalive, and the wait for replicas that no list names
+        while time.monotonic() < until:
+            report(one)
+            answered.add(schedule(one))
+            time.sleep(0.1)
+        assert answered == {503}, "only the other knows what it granted"
+        other.send(signal.SIGCONT)
+        deadline = time.monotonic() + 60
+        while report(one) != 200:
+            assert time.monotonic() < deadline, one.output()
+            time.sleep(0.05)
+        assert schedule(one) == 503, "the node is full"
+        assert [node["pending"]["cpu_count"] for node in nodes_of(one)] == [4]
+
+
+def report(replica: ReplicaProcess) -> int:
+    """The node has room for one sandbox of `schedule`."""
+    snapshot = {"status": "ready", "cpu_count": 4, "memory_total_bytes": 2**36}
+    body = {"service_instance_id": "instance-1", "snapshot": snapshot}
+    return httpx.post(f"{replica.url}/v1/nodes/node-a/heartbeat", json=body, timeout=30).status_code
+
+
+def schedule(replica: ReplicaProcess) -> int:
+    hint = {"kind": "cold_sandbox", "cpu_count": 4, "memory_mb": 512}
+    return httpx.post(f"{replica.url}/v1/schedule", json={"hint": hint}, timeout=30).status_code
+
+
+def test_a_generated_replica_id_is_unique_too() -> None:
+    assert len({new_replica_id() for _ in range(3)} | {new_replica_id("same") for _ in range(3)}) == 6
 
 
 def test_query_only_looks_up_and_nothing_else(private_server: RedisServer) -> None:

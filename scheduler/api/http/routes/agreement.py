@@ -14,9 +14,11 @@ from scheduler.ledger.agreement import settings_in_force
 
 router = noun_router("agreement")
 
+_REPLICA_ID = "the configured name, or host name and process id, and a random part that is new with each start"
+
 
 class ReplicaAnswer(Answer):
-    replica_id: str = Field(description="as configured, or generated when it started")
+    replica_id: str = Field(description=_REPLICA_ID)
     expires_at_ms: int = Field(description="when its last keepalive expires, in the ledger's time")
 
 
@@ -28,7 +30,7 @@ class ReplicasAnswer(Answer):
 class OwnSettingsAnswer(Answer):
     """What the replica that answers is configured with; what is in force may be another one's."""
 
-    replica_id: str = Field(description="as configured, or generated when it started")
+    replica_id: str = Field(description=_REPLICA_ID)
     settings: dict[str, Any] = Field(description="by name, as those in force")
     sources: dict[str, Any] = Field(
         description="by the same names: `default`, `option`, `environment NAME`, `file NAME` or `image NAME`"
