@@ -205,7 +205,7 @@ def test_ids_are_cleaned_as_at_the_api_and_members_match_in_any_case() -> None:
     ("nodes", "field"),
     [
         ([{"id": "", "endpoint": "http://a:1"}], "nodes[0].id"),
-        ([{"id": "a\n", "endpoint": "http://a:1"}], "nodes[0].id"),
+        ([{"id": "a\nb", "endpoint": "http://a:1"}], "nodes[0].id"),
         ([{"id": "é" * 128, "endpoint": "http://a:1"}], "nodes[0].id"),
         ([{"endpoint": "http://a:1"}], "nodes[0].id"),
         ([{"id": "a", "endpoint": "http://a:1"}, {"id": "b", "endpoint": "b:8000"}], "nodes[1].endpoint"),

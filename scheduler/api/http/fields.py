@@ -72,13 +72,14 @@ def _documented(**schema: Any) -> Any:
     return Field(json_schema_extra=schema)
 
 
-# What is trimmed of the control characters, and what may stand between: none of C0, DEL and C1.
-_PADDING, _WITHIN = r"[\t-\r\u0020\u0085]*", r"[^\u0000-\u001f\u007f-\u009f]*"
+# White space, which is trimmed, and what may stand between: none of the control characters C0, DEL and C1.
+_SPACE = r"\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_PADDING, _WITHIN = rf"[\t-\r\u0020\u0085{_SPACE}]*", r"[^\u0000-\u001f\u007f-\u009f]*"
 _ID_SCHEMA = {
     "minLength": 1,
     "maxLength": ID_BYTES_MAX,
     # Not blank.
-    "pattern": rf"^{_PADDING}{_WITHIN}[^\u0000-\u0020\u007f-\u00a0]{_WITHIN}{_PADDING}$",
+    "pattern": rf"^{_PADDING}{_WITHIN}[^\u0000-\u0020\u007f-\u009f{_SPACE}]{_WITHIN}{_PADDING}$",
 }
 Id = Annotated[str, _documented(**_ID_SCHEMA)]
 # Compared with the node list, so any text is accepted; only blank is invalid.
