@@ -59,6 +59,7 @@ end
 -- Which of these (not none) are due, at most `most`; and how many of them were looked at.
 function overdue.among(ids, most, now)
   local due = {}
+  if overdue.is_suspended(now) then return due, #ids end
   for index, deadline in ipairs(redis.call('ZMSCORE', key('expiry'), unpack(ids))) do
     if deadline and tonumber(deadline) <= now then due[#due + 1] = ids[index] end
     if #due == most then return due, index end

@@ -21,7 +21,7 @@ do
   -- have too much to look at for one call. Nil: the first one has more due than one call ends, which is to be made again.
   function overdue.finish_on(node_ids, now)
     local done = #node_ids
-    if overdue.is_suspended(now) then return done > 0 and done or nil end
+    if overdue.is_suspended(now) then return done end
     if redis.call('ZCOUNT', key('expiry'), '-inf', integer(now)) < overdue.SLICE then
       overdue.work_off(now, overdue.SLICE)
     else

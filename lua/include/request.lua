@@ -4,8 +4,8 @@
 --   kind, cpu_count, memory_mb, template_id, group_key, entropy, require, resources, spread, excluded count, excluded…,
 --   locality keys…
 -- `matches`: the label sets with what it requires; nil: it requires nothing. `resources`: amounts by name
--- (include/resources), `needed`: those above 0; `unadmitted`: one that the settings do not list. `spread`: its key, what it is spread over ('node'
--- or a label), and the most of it (`bound` max), or of it more than in the place with fewest (skew).
+-- (include/resources), `needed`: those above 0; `unadmitted`: one that the settings do not list. `spread`: its key, what it
+-- is spread over ('node' or a label), and the most of it (`bound` max), or of it more than in the place with fewest (skew).
 local function read_request(first, last)
   local excluded_count, required, asked = tonumber(ARGV[first + 9]), ARGV[first + 6], ARGV[first + 7]
   local spread = ARGV[first + 8]

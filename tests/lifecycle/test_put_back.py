@@ -10,6 +10,7 @@ from itertools import count
 
 import pytest
 
+from scheduler import deadline
 from scheduler.domain.node import DiscoveryState, Heartbeat
 from scheduler.domain.placement import Hint, HintKind, ScheduleRequest, Spread, Strategy
 from scheduler.domain.reservation import Lifecycle, Reservation
@@ -534,3 +535,19 @@ async def test_what_is_taken_out_for_a_better_memory_leaves_no_claim(pair: Pair,
     await a.sweep()
     await pair.put_back("B")
     assert await pair.a.ledger.client.command("HLEN", pair.a.ledger.keys.node("a") + ":claims") == 0
+
+
+async def test_lists_are_read_while_a_loss_is_put_back(pair: Pair, clock: VirtualClock) -> None:
+    nodes = pair.a.cluster.services.nodes
+    for _ in range(40):
+        await pair.a.cluster.place(0, 1, reservation_ttl_ms=60_000)
+    clock.advance(61_000)  # more of them are due than one call ends
+    await pair.lose()
+    with deadline.within(2):
+        assert await nodes.list() == ()
+        await pair.put_back("A")
+        assert [node.node_id for node in await nodes.list()] == ["a"]
+        assert await nodes.list("another cluster") == ()
+        listed, _ = await pair.a.cluster.services.reservations.list()
+        assert [reservation.state for reservation in listed] == ["pending"] * 40
+    await pair.put_back("B")
