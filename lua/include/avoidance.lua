@@ -18,16 +18,17 @@ local function read_avoid_settings()
 end
 
 -- How many may be avoided at once, so that one cause cannot rule out the fleet: a share of the candidates, and always one.
-local function may_avoid(node_id, settings)
-  -- One that is only watched, since it may be tried again, is not avoided.
-  if tonumber(redis.call('ZSCORE', key('avoided_until'), node_id) or '+inf') < math.huge then return true end
+local function may_avoid(node_id, now, settings)
+  -- One whose time is up is only watched, and not avoided.
+  local until_ms = tonumber(redis.call('ZSCORE', key('avoided_until'), node_id) or '0')
+  if until_ms > now and until_ms < math.huge then return true end
   local eligible = redis.call('ZCARD', key('candidates')) + redis.call('ZCARD', key('avoided'))
   local most = math.max(1, math.ceil(eligible * settings.share_percent / 100))
-  return redis.call('ZCOUNT', key('avoided_until'), '-inf', '(+inf') < most
+  return redis.call('ZCOUNT', key('avoided_until'), '(' .. integer(now), '(+inf') < most
 end
 
 local function avoid(node_id, level, now, settings)
-  if not may_avoid(node_id, settings) then return end
+  if not may_avoid(node_id, now, settings) then return end
   local until_ms = integer(now + math.min(settings.first_ms * 2 ^ (math.min(level, 32) - 1), settings.longest_ms))
   redis.call('HSET', node_key(node_id), 'avoid_level', integer(level), 'avoided_until_ms', until_ms, 'avoid_tried', 0,
     'avoid_mark', redis.call('GET', key('sequence')) or '0', 'still', '')

@@ -33,6 +33,7 @@ from scheduler.domain.settings import LedgerSettings
 from scheduler.ledger.ledger import open_ledger
 from scheduler.ledger.node_pages import SORTS
 from scheduler.service import build_services
+from scheduler.service.checks import trim
 
 DURATIONS = st.integers(1, 86_400_000).map(lambda value: f"{value}ms") | st.sampled_from(["30s", "1m30s", "24h"])
 schemathesis.openapi.format("duration-go", DURATIONS)
@@ -232,6 +233,20 @@ def sent_path_is_allowed(case: Any) -> bool:
     )
 
 
+def is_as_sent(case: Any) -> bool:
+    """White space around an id is trimmed, which no schema can say: what breaks it by that alone is allowed."""
+
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield unquote(value)
+        elif isinstance(value, dict | list):
+            for each in [*value, *value.values()] if isinstance(value, dict) else value:
+                yield from texts(each)
+
+    parts = (case.path_parameters, case.query, case.body)
+    return all(trim(text) == text for part in parts for text in texts(part))
+
+
 def sums_are_allowed(case: Any) -> bool:
     """Allocated and paused memory are each held to 2^53-1 by the schema, and so is their sum, which it cannot say."""
     snapshot = case.body.get("snapshot") if isinstance(case.body, dict) else None
@@ -267,7 +282,10 @@ def test_what_the_document_allows_and_forbids_is_answered_as_it_says(
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
-        assume(mode is GenerationMode.NEGATIVE or (sent_path_is_allowed(case) and sums_are_allowed(case)))
+        if mode is GenerationMode.NEGATIVE:
+            assume(is_as_sent(case))
+        else:
+            assume(sent_path_is_allowed(case) and sums_are_allowed(case))
         response = case.call(timeout=60)
         case.validate_response(response, excluded_checks=[*excluded, *full_fleet(response)])
 

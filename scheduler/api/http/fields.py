@@ -72,23 +72,20 @@ def _documented(**schema: Any) -> Any:
     return Field(json_schema_extra=schema)
 
 
-# White space, which is trimmed, and what may stand between: none of the control characters C0, DEL and C1.
-_SPACE = r"\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_PADDING, _WITHIN = rf"[\t-\r\u0020\u0085{_SPACE}]*", r"[^\u0000-\u001f\u007f-\u009f]*"
 _ID_SCHEMA = {
     "minLength": 1,
     "maxLength": ID_BYTES_MAX,
-    # Not blank.
-    "pattern": rf"^{_PADDING}{_WITHIN}[^\u0000-\u0020\u007f-\u009f{_SPACE}]{_WITHIN}{_PADDING}$",
+    # Not blank, and no control character: C0, DEL, C1. White space around it is trimmed, whatever it is.
+    "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*[^\u0000-\u0020\u007f-\u00a0][^\u0000-\u001f\u007f-\u009f]*$",
 }
 Id = Annotated[str, _documented(**_ID_SCHEMA)]
 # Compared with the node list, so any text is accepted; only blank is invalid.
 ListedEndpoint = Annotated[str, _documented(minLength=1, maxLength=TEXT_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 ArtifactName = Annotated[str, _documented(minLength=1, maxLength=KEY_BYTES_MAX, pattern=_ID_SCHEMA["pattern"])]
 OptionalGroupKey = Annotated[
-    str, _documented(maxLength=GROUP_KEY_BYTES_MAX, pattern=f"^{_PADDING}{_WITHIN}{_PADDING}$")
+    str, _documented(maxLength=GROUP_KEY_BYTES_MAX, pattern=r"^[^\u0000-\u001f\u007f-\u009f]*$")
 ]
-_OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": f"^{_PADDING}{_WITHIN}{_PADDING}$"}
+_OPTIONAL_ID_SCHEMA = {"maxLength": ID_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]*$"}
 OptionalId = Annotated[str, _documented(**_OPTIONAL_ID_SCHEMA)]
 Text = Annotated[str, _documented(maxLength=TEXT_BYTES_MAX)]
 Endpoint = Annotated[str, _documented(format="uri", pattern=f"^{ENDPOINT_PATTERN}$", maxLength=TEXT_BYTES_MAX)]

@@ -126,11 +126,11 @@ class AvoidingModel(TellingModel):
         return int(min(first * 2 ** (level - 1), longest))
 
     def _avoid(self, node_id: str, level: int) -> None:
-        """Unless too many are avoided already."""
+        """Unless too many are avoided already; one whose time is up is only watched."""
         classes = [node_class(node, self.now_ms, self.settings) for node in self.nodes.values()]
         eligible = sum(name in {"ready", "connecting"} for name in classes)
         most = max(1, ceil(eligible * self.avoid_settings.share_percent / 100))
-        if node_id in self.watched or len(self.watched) < most:
+        if self.is_avoided(node_id) or sum(map(self.is_avoided, self.watched)) < most:
             self.watched[node_id] = Avoided(level, self.now_ms + self._time_of(level), len(self.reservations))
             self.troubles.pop(node_id, None)
 
