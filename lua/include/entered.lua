@@ -9,10 +9,16 @@ function entries.new(node_id, listed)
   return math.max(0, listed - tonumber(redis.call('HGET', node_key(node_id), 'contested') or '0'))
 end
 
--- `listed`: how many ids this report newly lists. Only for a report whose roster is installed whole: the roster after
--- another one would count again what the counters of that one show, and so would an id that another node kept. What
--- came and went between two reports shows in counters and `starting` alone, and so does a resume: of a process that
--- pauses nothing it counts as far as that many creates have failed meanwhile, or two reports in a row show it.
+-- So many creates have entered the node: they are owed to what is open there, and to no more than that.
+function entries.credit(node_id, account, entered)
+  local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
+  account.credit = math.max(least_credit(node_id, account), math.min(account.credit + entered, open))
+end
+
+-- `listed`: how many ids are new in this report. Only for one whose roster is installed whole: the counters of another show
+-- what the roster after it would count again. What came and went between two reports shows in counters and `starting`
+-- alone, and so does a resume: of a process that pauses nothing it counts as far as that many creates have failed meanwhile,
+-- or two reports in a row show it.
 function entries.count(node_id, account, figures, listed)
   local fails = tonumber(figures.create_fails)
   local counts = tonumber(figures.create_successes) + fails
@@ -27,9 +33,7 @@ function entries.count(node_id, account, figures, listed)
     account.shown = math.min(starting, math.max(again, sure + grown))
     local entered = account.pauses == 1 and sure
       or math.max(sure, math.min(account.shown, math.max(again, sure + failed)))
-    local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
-    local credit = account.credit + entered - account.entered
-    account.credit = math.max(least_credit(node_id, account), math.min(credit, open))
+    entries.credit(node_id, account, entered - account.entered)
     account.entered = entered
   end
   account.forks_new, account.ends_new = 0, 0
@@ -40,8 +44,7 @@ end
 function entries.list(node_id, account, new)
   if new < 1 or account.entered < 0 then return end
   account.entered, account.shown = account.entered + new, account.shown + new
-  local open = redis.call('ZCARD', node_key(node_id, 'reservations'))
-  account.credit = math.max(least_credit(node_id, account), math.min(account.credit + new, open))
+  entries.credit(node_id, account, new)
 end
 
 -- When all that is unnamed has entered, nothing is held of it any more. A slice of it; whether there is more.
