@@ -103,7 +103,7 @@ do
       end
     end
     save_rows()
-    for group_key, before in pairs(groups_before or {}) do
+    for group_key, before in pairs(groups_before) do
       if before then
         redis.call('HSET', key('groups'), group_key, before[1])
         redis.call('ZADD', key('groups:recent'), before[2], group_key)
