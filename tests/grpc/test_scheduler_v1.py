@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler import errors
 from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
@@ -350,11 +351,13 @@ class TestOddReports:
     )
     async def test_a_description_costs_no_report(self, listed: Port, odd: dict[str, Any]) -> None:
         sandboxes = {"sandbox_ids": ["s1"], "snapshot": v1.NodeSnapshot(status=v1.NODE_STATUS_READY, cpu_count=4)}
-        for node_id in "ab":
-            await listed.scheduler.Heartbeat(
-                v1.HeartbeatRequest(node_id=node_id, service_instance_id="i", **sandboxes, **odd)
-            )
-            sandboxes["sandbox_ids"] = ["s2"]
+        with capture_logs() as logs:
+            for node_id in "ab":
+                report = v1.HeartbeatRequest(node_id=node_id, service_instance_id="i", **sandboxes, **odd)
+                for _ in range(3):
+                    await listed.scheduler.Heartbeat(report)
+                sandboxes["sandbox_ids"] = ["s2"]
+        assert [entry["node_id"] for entry in logs if entry["log_level"] == "warning"] == ["a", "b"]
         assert (await listed.scheduler.LookupNode(v1.LookupNodeRequest(sandbox_id="s1"))).node.node_id == "a"
         told = [(await listed.scheduler.GetNode(v1.GetNodeRequest(node_id=each))).node for each in "ab"]
         assert told[0].snapshot.cpu_count == 4

@@ -21,7 +21,7 @@ from scheduler.api.grpc.generated import scheduler_v1_pb2 as v1
 from scheduler.deadline import left_ms
 from scheduler.domain import text
 from scheduler.domain.limits import EVENTS_MAX
-from scheduler.domain.node import NodeAddress
+from scheduler.domain.node import Heartbeat, HeartbeatResult, NodeAddress
 from scheduler.domain.placement import ScheduleRequest
 from scheduler.domain.reservation import Lifecycle
 from scheduler.domain.sandbox import ArtifactKey
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 SERVICE = "scheduler.v1.Scheduler"
+ODD_NODES_MAX = 1_000
 
 
 class SchedulerV1:
@@ -42,6 +43,7 @@ class SchedulerV1:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._odd_nodes: set[str] = set()
 
     def methods(self, *, query_only: bool = False) -> Mapping[str, Method]:
         """The calls by their exact wire names. Query-only replicas have LookupNode alone."""
@@ -133,21 +135,26 @@ class SchedulerV1:
     # ── a node's calls ───────────────────────────────────────────────────────
 
     async def heartbeat(self, request: v1.HeartbeatRequest) -> v1.HeartbeatResponse:
-        report, deadline_ms = codec.heartbeat_from(request), _report_deadline_ms()
         try:
             with _unlistable_is_unlisted():
-                try:
-                    result = await self._services.nodes.heartbeat(report, deadline_ms)
-                except errors.InvalidRequest:
-                    plainer = held_to_form(report)
-                    if plainer is report:
-                        raise
-                    log.warning("a report's odd descriptions were left out", node_id=request.node_id)
-                    result = await self._services.nodes.heartbeat(plainer, deadline_ms)
+                result = await self._reported(codec.heartbeat_from(request), _report_deadline_ms())
         except errors.ScriptError:
             log.exception("a report could not be installed", node_id=request.node_id)
             raise Refused(grpc.StatusCode.INTERNAL, "node registry heartbeat failed") from None
         return v1.HeartbeatResponse(cpu_config_json=result.cpu_config_json)
+
+    async def _reported(self, report: Heartbeat, deadline_ms: int | None) -> HeartbeatResult:
+        """What cannot be kept of its descriptions costs no report; the log says so once of each node."""
+        try:
+            return await self._services.nodes.heartbeat(report, deadline_ms)
+        except errors.InvalidRequest:
+            plainer = held_to_form(report)
+            if plainer is report:
+                raise
+        if report.node_id not in self._odd_nodes and len(self._odd_nodes) < ODD_NODES_MAX:
+            self._odd_nodes.add(report.node_id)
+            log.warning("a node describes itself in a way that cannot be kept; the rest is", node_id=report.node_id)
+        return await self._services.nodes.heartbeat(plainer, deadline_ms)
 
     async def report_sandbox_event(self, request: v1.ReportSandboxEventRequest) -> v1.ReportSandboxEventResponse:
         """Never fails: a node sends an event once and can only log an error."""
